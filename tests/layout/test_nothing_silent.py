@@ -72,6 +72,7 @@ NOTHING_IS_GIVEN_UP = {
     "tir/transform/simplification/buffer_elements.py _inverted": "a question: no known values",
     "tir/transform/threads/grid_exchange.py _elements": "a question: what cannot be counted",
     "tir/transform/loops/vectorize_loop.py _scalable_lanes": "a question: most extents are plain",
+    "tir/transform/threads/thread_enumeration.py _elements": "an unknown place gets its barrier",
 }
 
 
