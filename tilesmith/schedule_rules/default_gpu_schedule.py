@@ -13,6 +13,7 @@ from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import pass_factory
 from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
@@ -65,7 +66,8 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
         trial = sch.copy()
         try:
             _bind_fused(trial, spatial, threads)
-        except ScheduleError:
+        except ScheduleError as error:
+            record_fallback("schedule", "loops of open sizes", error)
             return _bind_in_groups(sch, spatial, threads)
     return _bind_fused(sch, spatial, threads)
 

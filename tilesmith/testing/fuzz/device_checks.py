@@ -124,7 +124,7 @@ _OF_PTX = ("tir.use_async_copy", "tir.ptx_ldg32")
 def _lowered(checker: Any, module: IRModule, target: Target) -> IRModule | None:
     """Return the function lowered for another kind of device, whose passes are not compared."""
     config = {key: value for key, value in checker.config.items() if key not in _OF_PTX}
-    with PassContext(config=config if target.kind.name == "opencl" else checker.config):
+    with PassContext(config=checker.config if "cuda" in target.keys else config):
         lowered: IRModule | None = checker.check_passes(module, target, False)
     return lowered
 
@@ -140,9 +140,8 @@ def code_targets(device: str, seed: int) -> list[tuple[Target, Any, bool]]:
         record_fallback("check", "opencl", "there is no OpenCL device: code for it is not run")
     if cuda(0).exist:
         version = cuda(0).compute_version.replace(".", "")
-        for kind in ("cuda", "nvptx"):
-            options = f"-arch=sm_{version}" if kind == "cuda" else f"-mcpu=sm_{version}"
-            made.append((Target(f"{kind} {options}", host="llvm"), cuda(0), False))
+        for options in (f"cuda -arch=sm_{version}", f"nvptx -mcpu=sm_{version}"):
+            made.append((Target(options, host="llvm"), cuda(0), False))
     elif device == "cuda":
         record_fallback("check", "cuda", "there is no CUDA device: code for it is not run")
         chosen = ARCHITECTURES[seed // _COMPILED_SHARE % len(ARCHITECTURES)]
