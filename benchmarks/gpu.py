@@ -30,13 +30,17 @@ from tilesmith import te, topi
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.inspect.timing import Timing, format_seconds
+from tilesmith.runtime.cuda import graph_of
 from tilesmith.schedule_rules.gpu import first_rule
+from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
 
 CALLS = 10
 """Calls of one sample."""
-LAUNCHES = 2000
+LAUNCHES = 1000
+GRAPH = 100
+"""Launches within a CUDA graph."""
 COPIED = 1 << 28
 """Bytes of the copy that measures the bandwidth: read and written."""
 
@@ -101,10 +105,17 @@ def _gemm(size: int, step: Step) -> Workload:
                     tolerance)  # fmt: skip
 
 
+def _by_rule(size: int) -> Workload:
+    """Return a product that the rule schedules, as it does in models."""
+    name, shape = f"matmul float32 {size}, rule", (size, size)
+    return Workload(name, (shape, shape), topi.matmul, lambda t, a, b: t.matmul(a, b),
+                    2.0 * size**3)  # fmt: skip
+
+
 def workloads() -> list[Workload]:
     """Return all kernels."""
     last, half = STEPS[FINAL], STEPS["tensor_cores"]
-    found = [_gemm(4096, last), _gemm(1024, last), _gemm(4096, half)]
+    found = [_gemm(4096, last), _by_rule(4096), _by_rule(1024), _by_rule(1000), _gemm(4096, half)]
     found.append(Workload("gemv 16384", ((16384, 16384), (16384,)), _product_with_vector,
                           lambda t, a, x: t.mv(a, x)))  # fmt: skip
     for rows, columns in ((8192, 8192), (65536, 1024)):
@@ -238,36 +249,65 @@ def contest(workload: Workload, target: Target, rival: Rival, rounds: int) -> di
     return record(found, workload.flops, traffic)
 
 
+@T.prim_func
+def _many(A: T.Buffer((32,), "float32"), count: T.int32):
+    for _ in range(count):
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("b"):
+                i = T.axis.spatial(32, tx)
+                A[i] = T.float32(0)
+
+
 def launches(rival: Rival, target: Target) -> dict[str, float]:
-    """Return the seconds of a launch from Python, of a kernel that does next to nothing."""
-    x = te.placeholder((32,), name="x")
-    sch = te.create_prim_func([x, te.compute((32,), lambda i: x[i], name="y")])
-    scheduled = first_rule(sch, target)
-    assert scheduled is not None
-    call = ts.build(scheduled.mod, target=target)["main"]
-    arrays = [ts.nd.array(np.zeros(32, "float32"), rival.device) for _ in range(2)]
-    tensor = rival.torch.zeros(32, device=rival.place)
-    found = {}
-    for name, one in ((OURS, lambda: call(*arrays)), ("torch", lambda: tensor.neg_())):
-        for _ in range(100):
-            one()
-        rival.wait()
-        start = time.perf_counter()
-        for _ in range(LAUNCHES):
-            one()
-        found[name] = (time.perf_counter() - start) / LAUNCHES
-        rival.wait()
+    """Return the seconds of a launch of a kernel that does next to nothing: from Python, in a loop
+    of native code, and within a graph of launches; those of torch as far as it has them.
+    """
+    torch = rival.torch
+    call = ts.build(_many, target=target)["_many"]
+    array = ts.nd.array(np.zeros(32, "float32"), rival.device)
+    tensor = torch.zeros(32, device=rival.place)
+    found = {
+        OURS: _seconds(rival, lambda: call(array, 1), LAUNCHES),
+        "torch": _seconds(rival, tensor.neg_, LAUNCHES),
+        f"{OURS}, native code": _seconds(rival, lambda: call(array, LAUNCHES), 1) / LAUNCHES,
+    }
+    if rival.is_cuda:
+        ours = graph_of(call, array, GRAPH)
+        theirs = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(theirs):
+            for _ in range(GRAPH):
+                tensor.neg_()
+        found[f"{OURS}, graph"] = _seconds(rival, ours.launch, 50) / GRAPH
+        found["torch, graph"] = _seconds(rival, theirs.replay, 50) / GRAPH
     return found
 
 
-def compile_seconds(arch: str) -> float:
-    """Return the seconds in which NVRTC compiles the last step of the ladder, not from a cache."""
+def _seconds(rival: Rival, call: Callable[[], Any], count: int) -> float:
+    """Return the shortest time of a call of several rounds, until the device is done."""
+    best = float("inf")
+    for _ in range(5):
+        rival.wait()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        rival.wait()
+        best = min(best, time.perf_counter() - start)
+    return best / count
+
+
+def compile_seconds(arch: str) -> dict[str, float]:
+    """Return the seconds in which NVRTC compiles the last step of the ladder, and those in which
+    the same is found in the cache.
+    """
     step = STEPS[FINAL]
     source = step.build(step.schedule(4096, 4096, 4096)).imported_modules[0].get_source()
     fresh = f"// {time.time_ns()}\n{source}"
-    start = time.perf_counter()
-    compile_source(fresh, arch)
-    return time.perf_counter() - start
+    found = {}
+    for name in ("NVRTC", "cache"):
+        start = time.perf_counter()
+        compile_source(fresh, arch)
+        found[name] = time.perf_counter() - start
+    return found
 
 
 def run(
@@ -302,9 +342,11 @@ def run(
         launches(rival, target),
         compile_seconds(str(target.attrs.get("arch") or "sm_90")),
     )
-    console.print(f"copies: {bandwidth / 1e12:.2f} TB/s; a launch from Python: "
-                  f"{format_seconds(overhead[OURS])} (torch {format_seconds(overhead['torch'])}); "
-                  f"NVRTC, last step of the ladder: {format_seconds(compiling)}")  # fmt: skip
+    console.print(f"copies: {bandwidth / 1e12:.2f} TB/s")
+    shown = {"a launch": overhead, "the last step of the ladder, compiled": compiling}
+    for title, times in shown.items():
+        parts = [f"{name} {format_seconds(value)}" for name, value in times.items()]
+        console.print(f"{title}: {'; '.join(parts)}")
     facts = {
         "device": rival.name,
         "copy_bytes_per_second": bandwidth,

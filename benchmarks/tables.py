@@ -85,14 +85,19 @@ def _gpu_lines(found: Mapping[str, Any]) -> list[str]:
     launches, the compiler.
     """
     settings, records = found["settings"], found["results"]
-    launches = {name: format_seconds(value) for name, value in settings["launch_seconds"].items()}
+    launches = _named(settings["launch_seconds"])
+    compiling = _named(settings["compile_seconds"])
     shares = [one["share"] for one in records.values() if "share" in one]
     reached = f" Kernels that only move data reach {min(shares):.0%} to {max(shares):.0%} of it."
     return [
         f"Copies: {settings['copy_bytes_per_second'] / 1e12:.2f} TB/s.{reached if shares else ''} "
-        f"A launch from Python: {launches[OURS]} (torch {launches['torch']}). NVRTC compiles the "
-        f"last step of the GEMM ladder in {format_seconds(settings['compile_seconds'])}.",
+        f"A launch takes: {launches}. "
+        f"The last step of the GEMM ladder is compiled in: {compiling}.",
     ]
+
+
+def _named(seconds: Mapping[str, float]) -> str:
+    return "; ".join([f"{name} {format_seconds(value)}" for name, value in seconds.items()])
 
 
 def _machine_line(found: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ def part() -> str:
         lines += [*table(counters, run), ""]
     shown: set[str] = set()
     for number, (name, step) in enumerate(STEPS.items(), 1):
-        text = " ".join((inspect.getdoc(step.apply) or "").split())
+        text = step.remark or " ".join((inspect.getdoc(step.apply) or "").split())
         last = " The last step in float32." if name == FINAL else ""
         lines += [f"### {name}", "", f"{number}. {text}{last}", ""]
         if step.apply.__name__ not in shown:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tilesmith as ts
-from examples.gemm_ladder.launch_order import launch_order
+from tilesmith.schedule_rules.gpu.product_tiles import launch_order
 from tilesmith.schedule_rules.intrinsics import cuda
 
 Schedule = ts.tir.Schedule

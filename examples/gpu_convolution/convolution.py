@@ -16,14 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tilesmith as ts
-from examples.gemm_ladder.ladder import (
-    VECTOR,
-    Schedule,
-    Tiling,
-    finish,
-    tile,
-)
 from tilesmith import te, topi
+from tilesmith.schedule_rules.gpu.product_tiles import VECTOR, Tiling, finish, tile
+from tilesmith.tir import Schedule
 
 ITERATORS = ("analytic", "precomputed")
 
@@ -121,10 +116,7 @@ def schedule(shape: Shape, tiling: Tiling, iterator: str = "analytic") -> Schedu
     """Return the schedule of a convolution: that of the product with tiles in shared memory, double
     buffered, whose left tile is read from the image.
     """
-    program = convolution(shape)
-    if tiling.blocks:
-        program = program.with_attr("tir.min_blocks_per_multiprocessor", tiling.blocks)
-    sch = Schedule(program)
+    sch = Schedule(convolution(shape))
     block, left, right, result = as_product(sch, shape, tiling)
     i, j, taps, channels = sch.get_loops(block)
     sch.fuse(taps, channels)

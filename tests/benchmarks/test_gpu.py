@@ -44,7 +44,7 @@ def test_contests_and_their_table(monkeypatch, tmp_path):
     pytest.importorskip("torch")
     monkeypatch.setattr(gpu, "COPIED", 1 << 20)
     monkeypatch.setattr(gpu, "LAUNCHES", 3)
-    monkeypatch.setattr(gpu, "compile_seconds", lambda arch: 0.5)
+    monkeypatch.setattr(gpu, "compile_seconds", lambda arch: {"NVRTC": 0.5, "cache": 0.01})
     softmax = gpu.Workload(
         "softmax", ((64, 128),), topi.nn.softmax, lambda t, a: t.softmax(a, -1)
     )  # fmt: skip
@@ -55,3 +55,5 @@ def test_contests_and_their_table(monkeypatch, tmp_path):
     part = tables.page_part(tmp_path)
     assert "### Kernels on a GPU, OpenCL (opencl)" in part
     assert "Kernels that only move data reach" in part and "| softmax |" in part
+    assert set(facts["launch_seconds"]) == {"tilesmith", "torch", "tilesmith, native code"}
+    assert "compiled in: NVRTC 500 ms; cache 10 ms." in part

@@ -202,8 +202,8 @@ def on_threads(module, target, **options):
 
 _BEFORE_SPLITTING = (
     "tir.BindTarget", "tir.OrderGlobalMemory", "tir.ThreadSync", "tir.LowerThreadAllreduce",
-    "tir.InjectPTXAsyncCopy", "tir.InjectPTXLDG32", "tir.MergeDynamicSharedMemoryAllocations",
-    "tir.LowerWarpMemory",
+    "tir.InjectPTXAsyncCopy", "tir.DelayWarpgroupWaits", "tir.InjectPTXLDG32",
+    "tir.MergeDynamicSharedMemoryAllocations", "tir.LowerWarpMemory",
 )  # fmt: skip
 
 

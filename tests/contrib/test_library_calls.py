@@ -203,7 +203,7 @@ def test_products_of_nvidias_libraries_are_refused(function, shape):
     x, y = te.placeholder(shape, name="x"), te.placeholder(shape, name="y")
     made = function(x, y, transb=True)
     assert [int(size) for size in made.shape] == [*shape[:-1], 5]
-    with pytest.raises(UnsupportedError, match="no library of NVIDIA.s is called for tensors on cpu"):
+    with pytest.raises(UnsupportedError, match="no library of NVIDIA.s is called .* on cpu"):
         call(made, [x, y], [numbers(*shape)] * 2)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from examples.gemm_ladder.ladder import FINAL, STEPS
+from examples.gemm_ladder.ladder import STEPS
 from tests.tir.test_lockstep_matmul_property_script import barriers, matrices, without
 from tilesmith.inspect import gpu_report
 from tilesmith.ir.queries import walk
@@ -28,7 +28,7 @@ def kernels(name, rows, columns, depth):
 
 
 # With fewer tiles than stages, no buffer would be used twice, and no barrier be needed.
-@pytest.mark.parametrize("name, depth", [("double_buffering", 40), (FINAL, 64)])
+@pytest.mark.parametrize("name, depth", [("double_buffering", 40), ("asynchronous_copies", 64)])
 def test_the_last_steps_are_correct_and_need_their_barriers(name, depth):
     func = kernels(name, 128, 128, depth)
     arrays = matrices(128, 128, depth)
@@ -42,7 +42,7 @@ def test_the_last_steps_are_correct_and_need_their_barriers(name, depth):
 
 
 def test_a_copy_that_is_not_waited_for_is_found():
-    func = kernels(FINAL, 128, 128, 40)
+    func = kernels("asynchronous_copies", 128, 128, 40)
 
     def is_wait(stmt):
         return isinstance(stmt, AttrStmt) and stmt.attr_key == "async_wait_queue_scope"

@@ -9,7 +9,7 @@ import pytest
 
 import tilesmith as ts
 from examples.gemm_ladder import page, sweep
-from examples.gemm_ladder.ladder import FINAL, STEPS, VARIANTS, Tiling, product
+from examples.gemm_ladder.ladder import FINAL, STEPS, Tiling, product
 from examples.gemm_ladder.tensor_cores import TensorTiling
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
@@ -22,19 +22,20 @@ from tilesmith.tir.transform import ThreadSync
 
 CHECKED = Options(check_races=True, check_undefined=True)
 TARGET = Target("cuda -arch=sm_90", host="llvm")
-SMALL = Tiling(tile=(32, 64), warps=(1, 2), lanes=(4, 4), depth=8)
+SMALL = Tiling(tile=(16, 64), warps=(1, 2), depth=8)
 SIZES = {
     "naive": (None, (32, 16, 5)),
     "wide_loads": (None, (16, 128, 6)),
-    "register_tiles": (Tiling(tile=(64, 64), depth=4), (64, 128, 8)),
-    "shared_memory": (Tiling(tile=(64, 64), depth=16), (64, 64, 32)),
-    "no_bank_conflicts": (Tiling(tile=(64, 64), depth=16), (64, 64, 32)),
-    "warp_tiles": (SMALL, (32, 128, 16)),
-    "double_buffering": (SMALL, (64, 64, 24)),
-    "block_swizzle": (replace(SMALL, group=2), (128, 64, 16)),
-    "asynchronous_copies": (replace(SMALL, group=2, stages=4), (64, 64, 40)),
+    "register_tiles": (Tiling(tile=(64, 64), depth=4), (64, 64, 8)),
+    "shared_memory": (Tiling(tile=(64, 64), depth=16), (64, 64, 16)),
+    "no_bank_conflicts": (Tiling(tile=(64, 64), depth=16), (64, 64, 16)),
+    "warp_tiles": (SMALL, (16, 64, 16)),
+    "double_buffering": (SMALL, (16, 64, 24)),
+    "block_swizzle": (replace(SMALL, group=2), (32, 64, 16)),
+    "asynchronous_copies": (replace(SMALL, group=2, stages=4), (32, 64, 40)),
+    "deeper_tiles": (replace(SMALL, depth=16, interleave=2), (16, 64, 48)),
     "tensor_cores": (
-        TensorTiling(tile=(64, 32), depth=32, warps=(2, 1), stages=3, group=1), (64, 64, 128)
+        TensorTiling(tile=(64, 32), depth=32, warps=(2, 1), stages=3, group=1), (64, 32, 128)
     ),
 }  # fmt: skip
 
@@ -88,7 +89,7 @@ def test_swizzled_tiles():
 def test_no_races_with_the_barriers_of_lowering(name):
     step, (_, _, depth) = small(name)
     step = replace(step, tiling=replace(SMALL, stages=step.tiling.stages))
-    rows, columns, depth = 32, 64, depth * 2 // 3 // 8 * 8
+    rows, columns, depth = 16, 64, depth * 2 // 3 // 8 * 8
     module = Sequential([ThreadSync("shared"), ThreadSync("shared.dyn")])(
         lowered(step, (rows, columns, depth))
     )
@@ -125,7 +126,7 @@ def test_the_launch_order_in_groups():
     assert "blockIdx_x % 8" in text and "blockIdx_x % 64 // 8" in text
 
 
-@pytest.mark.parametrize("step", [STEPS[FINAL], VARIANTS["registers 128x128x16"]])
+@pytest.mark.parametrize("step", [STEPS[FINAL], STEPS["asynchronous_copies"]])
 def test_registers_on_a_gpu(step):
     """The machine code keeps all in registers, so that two blocks of 256 threads run at once."""
     code = step.build(step.schedule(1024, 1024, 1024)).imported_modules[0]

@@ -155,3 +155,12 @@ def test_other_programs_are_refused():
 
     with pytest.raises(VerifyError, match="outside of all threads"):
         cache_report(main)
+
+
+def test_a_schedule_says_how_many_blocks_are_on_a_multiprocessor():
+    step = STEPS["double_buffering"]
+    reports = [
+        cache_report(replace(step, tiling=replace(SMALL, blocks=blocks)).schedule(32, 64, 8))
+        for blocks in (0, 29)
+    ]
+    assert [report.kernels[0].resident for report in reports] == [16, 29]

@@ -145,16 +145,3 @@ def test_pointers_say_how_far_they_go(extent, barriers):
         )
 
     assert str(apply(func, ThreadSync("shared"))).count("storage_sync") == barriers
-
-
-def test_kernels_keep_what_limits_their_registers():
-    @T.prim_func
-    def func(A: T.Buffer((64,), "float32")):
-        T.func_attr({"global_symbol": "main", "tir.min_blocks_per_multiprocessor": 3})
-        for tx in T.thread_binding(64, thread="threadIdx.x"):
-            with T.block("b"):
-                v = T.axis.spatial(64, tx)
-                A[v] = T.float32(1)
-
-    text = ts.build(func, target="cuda -arch=sm_80").imported_modules[0].get_source()
-    assert "__launch_bounds__(64, 3)" in text

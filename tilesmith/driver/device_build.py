@@ -23,7 +23,6 @@ from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import BackEnd, back_end_of, part
-from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.codegen.gpu.limits import minimum_blocks
 from tilesmith.inspect.address_streams import (
     SECTOR_BYTES,
     KernelAccesses,
@@ -279,7 +280,7 @@ def cache_report(
     caches = _Caches(machine, size, l1_bytes)
     for name, func in _functions(program).items():
         for kernel in _kernels(kernels_of(lower(IRModule({name: func})), chosen)):
-            report.kernels.append(_run(caches, name, kernel, func, resident))
+            report.kernels.append(_run(caches, name, kernel, resident))
     if not report.kernels:
         raise UnsupportedError("the program launches no threads", notes=("bind loops to threads",))
     caches.finish(report.kernels[-1])
@@ -318,7 +319,7 @@ def _kernels(module: IRModule) -> list[Stmt]:
     return found
 
 
-def _resident(machine: GPUMachine, accesses: KernelAccesses, kernel: Stmt, func: PrimFunc) -> int:
+def _resident(machine: GPUMachine, accesses: KernelAccesses, kernel: Stmt) -> int:
     """Return how many blocks a multiprocessor holds."""
     shared = local = 0
     for node in walk(kernel):
@@ -330,17 +331,15 @@ def _resident(machine: GPUMachine, accesses: KernelAccesses, kernel: Stmt, func:
             shared += size if scope.startswith("shared") else 0
             local += size if scope == "local" else 0
     registers = estimated_registers(local)
-    wanted = int(func.attrs.get("tir.min_blocks_per_multiprocessor", 0) or 0)
+    wanted = minimum_blocks(kernel) or 0
     found = occupancy(machine.limits, accesses.threads, registers, shared).blocks
     return max(1, found, wanted)
 
 
-def _run(
-    caches: _Caches, name: str, kernel: Stmt, func: PrimFunc, resident: int | None
-) -> KernelTraffic:  # fmt: skip
+def _run(caches: _Caches, name: str, kernel: Stmt, resident: int | None) -> KernelTraffic:
     accesses = accesses_of(kernel)
     machine = caches.machine
-    held = resident or _resident(machine, accesses, kernel, func)
+    held = resident or _resident(machine, accesses, kernel)
     at_once = held * machine.multiprocessors
     traffic = KernelTraffic(name, accesses.shape("blockIdx"), -(-accesses.blocks // at_once), held)
     l1 = (

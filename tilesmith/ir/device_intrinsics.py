@@ -15,10 +15,11 @@ __all__ = [
     "create_barriers", "dp4a", "make_filled_simdgroup_matrix", "mma_fill", "mma_store",
     "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_commit_group", "ptx_cp_async",
     "ptx_cp_async_barrier", "ptx_cp_async_bulk", "ptx_init_barrier_thread_count", "ptx_ldmatrix",
-    "ptx_mma", "ptx_mma_sp", "ptx_wait_barrier", "ptx_wait_group", "simdgroup_load",
-    "simdgroup_multiply_accumulate", "simdgroup_store", "tvm_bmma_sync", "tvm_fill_fragment",
-    "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync", "vectorcombine", "vectorhigh",
-    "vectorlow",
+    "ptx_fence_proxy_async", "ptx_mma", "ptx_mma_sp", "ptx_wait_barrier", "ptx_wait_group",
+    "ptx_wgmma", "ptx_wgmma_commit_group", "ptx_wgmma_fence", "ptx_wgmma_wait_group",
+    "simdgroup_load", "simdgroup_multiply_accumulate", "simdgroup_store", "tvm_bmma_sync",
+    "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync",
+    "vectorcombine", "vectorhigh", "vectorlow",
 ]  # fmt: skip
 
 
@@ -93,6 +94,44 @@ def ptx_mma_sp(
         saturate,
     )  # fmt: skip
     return intrinsic_call(dtype, "ptx_mma_sp", *arguments)
+
+
+def ptx_wgmma(
+    dtype: Any, shape: Any, A_dtype: Any, B_dtype: Any, C_dtype: Any,
+    a_ptr: Any, a_offset: Any, a_layout: Any, a_leading: Any, a_stride: Any,
+    b_ptr: Any, b_offset: Any, b_layout: Any, b_leading: Any, b_stride: Any,
+    accumulator: Any, c_index: Any, accumulate: Any = True,
+) -> PrimExpr:  # fmt: skip
+    """Begin the product ``wgmma`` of four warps: matrices in shared memory, sums in registers.
+
+    The words of layouts and the distances in bytes are explained in ``tir.warpgroup_products``.
+    The product is done when ``ptx_wgmma_wait_group`` has waited for its group.
+    """
+    arguments = (
+        shape, A_dtype, B_dtype, C_dtype, a_ptr, a_offset, a_layout, a_leading, a_stride,
+        b_ptr, b_offset, b_layout, b_leading, b_stride, accumulator, c_index, accumulate,
+    )  # fmt: skip
+    return intrinsic_call(dtype, "ptx_wgmma", *arguments)
+
+
+def ptx_wgmma_fence() -> PrimExpr:
+    """Order accesses of registers before the products of four warps that follow."""
+    return intrinsic_call("", "ptx_wgmma_fence")
+
+
+def ptx_wgmma_commit_group() -> PrimExpr:
+    """Close the group of products of four warps begun so far."""
+    return intrinsic_call("", "ptx_wgmma_commit_group")
+
+
+def ptx_wgmma_wait_group(num: Any) -> PrimExpr:
+    """Wait until at most ``num`` groups of products of four warps are pending."""
+    return intrinsic_call("", "ptx_wgmma_wait_group", num)
+
+
+def ptx_fence_proxy_async() -> PrimExpr:
+    """Show what a thread wrote to shared memory to the units that read it by themselves."""
+    return intrinsic_call("", "ptx_fence_proxy_async")
 
 
 def mma_store(

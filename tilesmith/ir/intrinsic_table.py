@@ -172,6 +172,11 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("ptx_mma", UPDATE, False, "", "first"),
     Intrinsic("ptx_mma_sp", UPDATE, False, "", "first"),
     Intrinsic("ptx_ldmatrix", UPDATE, False, "", "first"),
+    Intrinsic("ptx_wgmma", UPDATE, False, "", "first"),  # operands: tir/warpgroup_products.py
+    Intrinsic("ptx_wgmma_fence", UPDATE),
+    Intrinsic("ptx_wgmma_commit_group", UPDATE),
+    Intrinsic("ptx_wgmma_wait_group", UPDATE),
+    Intrinsic("ptx_fence_proxy_async", UPDATE),
     Intrinsic("mma_store", UPDATE, False, "", "first"),
     Intrinsic("mma_fill", UPDATE, False, "", "first"),
     Intrinsic("ptx_cp_async", UPDATE, False, "", "first"),

@@ -196,6 +196,7 @@ def _device(target: Target) -> list[Pass]:
         passes.ThreadSync("warp"),
         passes.LowerThreadAllreduce(),
         *_when("tir.use_async_copy", passes.InjectPTXAsyncCopy()),
+        passes.DelayWarpgroupWaits(),
         *_when("tir.ptx_ldg32", passes.InjectPTXLDG32()),
         passes.AnnotateDeviceRegions(),
         passes.SplitHostDevice(),

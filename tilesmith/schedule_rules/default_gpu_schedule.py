@@ -12,6 +12,7 @@ from typing import Any
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import pass_factory
+from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
@@ -67,7 +68,7 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
         try:
             _bind_fused(trial, spatial, threads)
         except ScheduleError as error:
-            record_fallback("schedule", "loops of open sizes", error)
+            record_fallback("schedule", describe(sch, block), error)
             return _bind_in_groups(sch, spatial, threads)
     return _bind_fused(sch, spatial, threads)
 

@@ -55,12 +55,17 @@ from tilesmith.ir.device_intrinsics import ptx_commit_group as ptx_commit_group
 from tilesmith.ir.device_intrinsics import ptx_cp_async as ptx_cp_async
 from tilesmith.ir.device_intrinsics import ptx_cp_async_barrier as ptx_cp_async_barrier
 from tilesmith.ir.device_intrinsics import ptx_cp_async_bulk as ptx_cp_async_bulk
+from tilesmith.ir.device_intrinsics import ptx_fence_proxy_async as ptx_fence_proxy_async
 from tilesmith.ir.device_intrinsics import ptx_init_barrier_thread_count as ptx_init_barrier_thread_count
 from tilesmith.ir.device_intrinsics import ptx_ldmatrix as ptx_ldmatrix
 from tilesmith.ir.device_intrinsics import ptx_mma as ptx_mma
 from tilesmith.ir.device_intrinsics import ptx_mma_sp as ptx_mma_sp
 from tilesmith.ir.device_intrinsics import ptx_wait_barrier as ptx_wait_barrier
 from tilesmith.ir.device_intrinsics import ptx_wait_group as ptx_wait_group
+from tilesmith.ir.device_intrinsics import ptx_wgmma as ptx_wgmma
+from tilesmith.ir.device_intrinsics import ptx_wgmma_commit_group as ptx_wgmma_commit_group
+from tilesmith.ir.device_intrinsics import ptx_wgmma_fence as ptx_wgmma_fence
+from tilesmith.ir.device_intrinsics import ptx_wgmma_wait_group as ptx_wgmma_wait_group
 from tilesmith.ir.device_intrinsics import simdgroup_load as simdgroup_load
 from tilesmith.ir.device_intrinsics import simdgroup_multiply_accumulate as simdgroup_multiply_accumulate
 from tilesmith.ir.device_intrinsics import simdgroup_store as simdgroup_store

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.ir.queries import called_name
+from tilesmith.tir.warpgroup_products import WARPGROUP, product_sizes
 
 __all__ = ["RegisterOperand", "register_operands"]
 
@@ -31,7 +32,7 @@ class RegisterOperand(NamedTuple):
 def register_operands(call: PrimExpr) -> tuple[RegisterOperand, ...]:
     """Return the operands of a call that are registers of each thread; none of other calls."""
     name = called_name(call).removeprefix("tir.")
-    if name not in ("ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_fill", "mma_store"):
+    if name not in ("ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_fill", "mma_store", "ptx_wgmma"):
         return ()
     assert isinstance(call, Call)
     if name == "ptx_ldmatrix":
@@ -41,7 +42,17 @@ def register_operands(call: PrimExpr) -> tuple[RegisterOperand, ...]:
         return (RegisterOperand(1, _number(call.args[0]), False, True),)
     if name == "mma_store":
         return (RegisterOperand(3, 8, True, False),)
+    if name == "ptx_wgmma":
+        return _of_warpgroup(call)
     return _of_product(call, name == "ptx_mma_sp")
+
+
+def _of_warpgroup(call: Call) -> tuple[RegisterOperand, ...]:
+    columns, steps = product_sizes(call.args[0].value)  # type: ignore[attr-defined]
+    results = RegisterOperand(14, columns // 2, True, True)
+    if call.args[6].value != "registers":  # type: ignore[attr-defined]
+        return (results,)
+    return (RegisterOperand(4, 64 * steps // WARPGROUP, True, False), results)
 
 
 def _of_product(call: Call, is_sparse: bool) -> tuple[RegisterOperand, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SCOPES_TEXT", "is_storage_scope"]
 
-_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
+_KINDS = ("global", "shared", "local", "warp", "warpgroup", "texture", "amx")
 _OTHERS = (
     "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB",
     "m16n8k8.matrixC", "metal.simdgroup",

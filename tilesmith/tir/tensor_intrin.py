@@ -16,6 +16,7 @@ _INTRINSICS: Registry[TensorIntrin] = Registry(
         "amx_": "tilesmith.schedule_rules.intrinsics.x86",
         "dot_": "tilesmith.schedule_rules.intrinsics.x86",
         "dp4a": "tilesmith.schedule_rules.intrinsics.dot_product_common",
+        "wgmma_": "tilesmith.schedule_rules.intrinsics.cuda_wgmma",
         "wmma_": "tilesmith.schedule_rules.intrinsics.cuda",
         "": "tilesmith.schedule_rules.intrinsics.every",
     },

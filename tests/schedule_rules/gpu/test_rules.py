@@ -1,5 +1,7 @@
 """Rules for GPUs: which pattern a function has, what its kernels compute, wide accesses."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from tilesmith.schedule_rules.gpu import (
     general_reduction,
     reduction,
 )
+from tilesmith.schedule_rules.gpu.joined_sums import joined_sums
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
 
@@ -119,6 +122,41 @@ def test_rows_of_whole_vectors_are_read_in_vectors(make):
     assert wide.count("__global__") == (2 if make is columns else 1)
 
 
+@pytest.mark.parametrize("make", [softmax, layer_norm])
+@pytest.mark.parametrize("size", [(2, 37), (2, 48)])
+def test_long_sums_of_rows_are_not_split_twice(monkeypatch, make, size):
+    """topi adds up long rows in blocks; threads share a row anyway."""
+    monkeypatch.setattr(topi.accumulation, "LONGEST", 32)
+    monkeypatch.setattr(topi.accumulation, "BLOCK", 16)
+    func = te.create_prim_func(make(*size))
+    assert "_block" in func.script()
+    joined = joined_sums(func)
+    assert joined.script().count("T.init()") < func.script().count("T.init()")
+    given, got, kernel = [arrays(func) for _ in range(3)]
+    run(func, *given)
+    run(joined, *got)
+    np.testing.assert_allclose(got[-1], given[-1], rtol=2e-5, atol=2e-5)
+    run(ts.lower(first_rule(func, TARGET).mod)["main"], *kernel)
+    np.testing.assert_allclose(kernel[-1], given[-1], rtol=2e-5, atol=2e-5)
+
+
+def test_other_reductions_stay():
+    func = te.create_prim_func(softmax(2, 37))
+    assert joined_sums(func) is func
+
+
+def test_sums_of_many_strips(monkeypatch):
+    """A warp adds up the strips of a column where there are many of them."""
+    module = importlib.import_module("tilesmith.schedule_rules.gpu.reduction")
+    monkeypatch.setattr(module, "FEW_STRIPS", 2)
+    func = te.create_prim_func(columns(128, 8))
+    sch = reduction(ts.tir.Schedule(func), TARGET)
+    given, want = arrays(func), arrays(func)
+    run(func, *want)
+    run(ts.lower(sch.mod)["main"], *given)
+    np.testing.assert_array_equal(given[-1], want[-1])
+
+
 def test_a_row_is_read_once():
     text = source(softmax, 8192, 4096)
     assert text.count("*(const float4*)(a + ") == 1
@@ -136,4 +174,4 @@ def test_what_no_rule_knows():
     assert gemv(ts.tir.Schedule(func), TARGET) is None
     assert gemv(ts.tir.Schedule(te.create_prim_func(rows(8, 8))), TARGET) is None
     assert gemv(ts.tir.Schedule(te.create_prim_func(vector_product(8, 8))), TARGET) is not None
-    assert len(RULES) == 4
+    assert len(RULES) == 5

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.codegen.c.bits import bitwise, bitwise_not, shift
 from tilesmith.codegen.c.helpers import c_type, is_narrow
 from tilesmith.codegen.c.library import MATH_H
 from tilesmith.codegen.c.memory import place
 from tilesmith.codegen.c.messages import raise_parts
 from tilesmith.codegen.c.rules import (
     ATOM,
-    BIT_AND,
-    BIT_OR,
-    BIT_XOR,
     CHOICE,
     EQUAL,
     PRODUCT,
-    SHIFT,
     SUM,
     UNARY,
     Piece,
@@ -75,26 +72,9 @@ def _classify(emit: Values, call: Call) -> Piece:
     return f"{call.op.name[4:]}({emit.widened(call.args[0])}) != 0", EQUAL
 
 
-@handles("bitwise_and", "bitwise_or", "bitwise_xor")
-def _bitwise(emit: Values, call: Call) -> Piece:
-    operator, precedence = {"and": ("&", BIT_AND), "or": ("|", BIT_OR), "xor": ("^", BIT_XOR)}[
-        call.op.name.rpartition("_")[2]
-    ]
-    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
-    return emit.narrowed((f"{a} {operator} {b}", precedence), call.dtype)
-
-
-@handles("bitwise_not")
-def _bitwise_not(emit: Values, call: Call) -> Piece:
-    operator = "!" if call.dtype.is_bool else "~"
-    return emit.narrowed((f"{operator}{emit.text(call.args[0], UNARY)}", UNARY), call.dtype)
-
-
-@handles("shift_left", "shift_right")
-def _shift(emit: Values, call: Call) -> Piece:
-    operator = "<<" if call.op.name == "tir.shift_left" else ">>"
-    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
-    return emit.narrowed((f"{a} {operator} {b}", SHIFT), call.dtype)
+handles("bitwise_and", "bitwise_or", "bitwise_xor")(bitwise)
+handles("bitwise_not")(bitwise_not)
+handles("shift_left", "shift_right")(shift)
 
 
 @handles("popcount", "clz")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tilesmith.codegen.c.exits import Exits
 from tilesmith.codegen.c.file_text import FileText
@@ -17,6 +16,7 @@ from tilesmith.codegen.c.lines import Lines
 from tilesmith.codegen.c.rules import ATOM, CHOICE, NODE_RULES, OR, UNARY, Piece
 from tilesmith.codegen.c.symbols import Symbols
 from tilesmith.codegen.facts import Facts, may_fault
+from tilesmith.codegen.shared_expressions import shared_expressions
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
 
@@ -62,17 +62,7 @@ class Values:
 
     def begin_statement(self, *roots: PrimExpr) -> None:
         """Find the expressions that occur more than once in a statement: they are computed once."""
-        counts: dict[int, int] = {}
-
-        def count(node: Any) -> None:
-            if isinstance(node, PrimExpr):
-                counts[id(node)] = counts.get(id(node), 0) + 1
-                if counts[id(node)] == 1:
-                    node.for_each_child(count)
-
-        for root in roots:
-            count(root)
-        self._shared = {key: number for key, number in counts.items() if number > 1}
+        self._shared = shared_expressions(*roots)
         self._known = {}
         self.facts.forget()
 

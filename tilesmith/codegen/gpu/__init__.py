@@ -10,9 +10,9 @@ below it:
        |
     expressions, arithmetic, conversions, intrinsics, memory
        |             rules, entered into the tables of `rules`
-    tensor_cores, fragments, async_copies, atomics, warps, foreign_operators
+    tensor_cores, warpgroups, fragments, async_copies, atomics, warps, foreign_operators
        |             rules of the operators of devices, by `device_calls` of functions around PTX:
-       |             `mma_functions`, `wmma_functions`, `copy_functions` (`device_functions`)
+       |             `mma_functions`, `wmma_functions`, `wgmma_functions`, `copy_functions`
     values           the text of expressions, and what is known of variables
     lines            lines of one function
     file_text        the file's other parts: headers, helpers, constants

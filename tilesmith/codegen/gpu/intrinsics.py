@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.codegen.c.bits import bitwise, bitwise_not, shift
 from tilesmith.codegen.c.library import MATH_H
 from tilesmith.codegen.gpu.rules import (
     ATOM,
-    BIT_AND,
-    BIT_OR,
-    BIT_XOR,
     CHOICE,
     COMPARE,
     PRODUCT,
-    SHIFT,
     SUM,
     UNARY,
     Piece,
     handles,
 )  # fmt: skip
 from tilesmith.codegen.gpu.values import Values, whole_choice
+from tilesmith.codegen.gpu.warpgroups import fence_before_barrier
 from tilesmith.ir import Call, StringImm
 
 
@@ -58,26 +56,9 @@ def _classify(emit: Values, call: Call) -> Piece:
     return f"(bool){call.op.name[4:]}({emit.widened(call.args[0])})", UNARY
 
 
-@handles("bitwise_and", "bitwise_or", "bitwise_xor")
-def _bitwise(emit: Values, call: Call) -> Piece:
-    operator, precedence = {"and": ("&", BIT_AND), "or": ("|", BIT_OR), "xor": ("^", BIT_XOR)}[
-        call.op.name.rpartition("_")[2]
-    ]
-    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
-    return emit.narrowed((f"{a} {operator} {b}", precedence), call.dtype)
-
-
-@handles("bitwise_not")
-def _bitwise_not(emit: Values, call: Call) -> Piece:
-    operator = "!" if call.dtype.is_bool else "~"
-    return emit.narrowed((f"{operator}{emit.text(call.args[0], UNARY)}", UNARY), call.dtype)
-
-
-@handles("shift_left", "shift_right")
-def _shift(emit: Values, call: Call) -> Piece:
-    operator = "<<" if call.op.name == "tir.shift_left" else ">>"
-    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
-    return emit.narrowed((f"{a} {operator} {b}", SHIFT), call.dtype)
+handles("bitwise_and", "bitwise_or", "bitwise_xor")(bitwise)
+handles("bitwise_not")(bitwise_not)
+handles("shift_left", "shift_right")(shift)
 
 
 @handles("popcount", "clz")
@@ -208,6 +189,8 @@ def _barrier(emit: Values, call: Call) -> Piece:
     found = emit.dialect.barriers.get(scope.partition(".")[0])
     if found is None:
         raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+    if emit.multiplies_shared and scope.startswith("shared") and emit.dialect.name == "cuda":
+        fence_before_barrier(emit)
     if emit.orders_global and emit.dialect.name == "opencl":
         found = found.replace("CLK_LOCAL_MEM_FENCE", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")
     return found, ATOM

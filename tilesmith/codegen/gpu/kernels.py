@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText
-from tilesmith.codegen.gpu.limits import Extents
+from tilesmith.codegen.gpu.limits import Extents, minimum_blocks
 from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.gpu.warpgroups import multiplies_shared_memory
 from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.codegen.pointer_uses import pointer_uses
-from tilesmith.ir import Var, const
+from tilesmith.ir import Var
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import statements
-from tilesmith.tir.stmt import AttrStmt
 
-__all__ = ["FunctionWriter", "minimum_blocks"]
-
-MINIMUM_BLOCKS = "pragma_min_blocks_per_multiprocessor"
-"""The annotation of a loop that says how many blocks of its kernel a multiprocessor should hold."""
-
-
-MINIMUM_BLOCKS_OF_FUNCTION = "tir.min_blocks_per_multiprocessor"
-"""The same as an attribute of a function, for all of its kernels."""
+__all__ = ["FunctionWriter", "returned_types"]
 
 
 class FunctionWriter:
@@ -78,6 +69,7 @@ class FunctionWriter:
             for var in function.params
         ]
         self.emit.queues = queues_of_copies(function.body)
+        self.emit.multiplies_shared = multiplies_shared_memory(function.body)
         self.statements.visit(function.body)
         return parameters, [*self.out.top, *self.out.lines]
 
@@ -110,7 +102,7 @@ class FunctionWriter:
         if self.dialect.name == "opencl":
             sizes = ", ".join([str(size) for size in extents.block()])
             return f"__attribute__((reqd_work_group_size({sizes}))) "
-        least = minimum_blocks(function)
+        least = minimum_blocks(function.body)
         return f"__launch_bounds__({threads}{f', {least}' if least else ''})"
 
     def _finished(self, head: str, parameters: list[str], body: list[str]) -> str:
@@ -118,19 +110,6 @@ class FunctionWriter:
         if len(head) + len(lines) > 96:
             lines = "\n    " + ",\n    ".join(parameters)
         return f"{head}({lines}) {{\n" + "\n".join(body) + "\n}\n"
-
-
-def minimum_blocks(function: PrimFunc) -> int | None:
-    """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
-    schedule says nothing.
-    """
-    given = function.attrs.get(MINIMUM_BLOCKS_OF_FUNCTION)
-    if given is not None:
-        return constant_value(const(given))
-    for stmt in statements(function.body):
-        if isinstance(stmt, AttrStmt) and stmt.attr_key == MINIMUM_BLOCKS:
-            return constant_value(stmt.value)
-    return None
 
 
 def returned_types(functions: dict[str, PrimFunc]) -> ModuleOutcomes:

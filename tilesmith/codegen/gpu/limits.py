@@ -13,9 +13,15 @@ from tilesmith.target import Target
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import statements
-from tilesmith.tir.stmt import Allocate, AttrStmt
+from tilesmith.tir.stmt import Allocate, AttrStmt, Stmt
 
-__all__ = ["Extents", "check_limits", "shared_memory_limit", "thread_extents"]
+__all__ = [
+    "MINIMUM_BLOCKS", "Extents", "check_limits", "minimum_blocks", "shared_memory_limit",
+    "thread_extents",
+]  # fmt: skip
+
+MINIMUM_BLOCKS = "pragma_min_blocks_per_multiprocessor"
+"""The annotation of a loop that says how many blocks of its kernel a multiprocessor should hold."""
 
 _AXES = "xyz"
 
@@ -138,3 +144,13 @@ def _check_shared(symbol: str, function: PrimFunc, target: Target, dialect: Dial
             "use smaller tiles or fewer stages, or name the device's own limit: "
             f"Target('{target.kind.name} … -max_shared_memory_per_block=…')",
         )
+
+
+def minimum_blocks(kernel: Stmt) -> int | None:
+    """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
+    schedule says nothing.
+    """
+    for stmt in statements(kernel):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == MINIMUM_BLOCKS:
+            return constant_value(stmt.value)
+    return None

@@ -13,6 +13,7 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     intrinsics,
     memory,
     tensor_cores,
+    warpgroups,
     warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA

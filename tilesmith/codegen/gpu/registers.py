@@ -12,6 +12,7 @@ from tilesmith.ir import Call, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.register_operands import register_operands
 
 __all__ = ["indexes_registers"]
 
@@ -42,15 +43,20 @@ def indexes_registers(loop: tir.For) -> bool:
             scope = node.buffer.data.storage_scope.partition(".")[0]
             if scope == "local" and mentions(node.indices, derived):
                 return True
-        if isinstance(node, Call) and _takes_registers(node):
-            if mentions(node.args, derived):
-                return True
+        if isinstance(node, Call) and mentions(_register_numbers(node), derived):
+            return True
         if isinstance(node, (PrimExpr, tir.Stmt)):
             node.push_children(waiting)
     return False
 
 
-def _takes_registers(call: Call) -> bool:
-    """True if a call gets a pointer to a thread's registers, or to a fragment of its warp."""
+def _register_numbers(call: Call) -> list[PrimExpr]:
+    """Return the arguments of a call that say which of a thread's registers it takes, or which
+    fragments of its warp; none if it takes none.
+    """
+    operands = register_operands(call)
+    if operands:
+        return [call.args[operand.place + 1] for operand in operands]
     pointers = [arg for arg in call.args if isinstance(arg, Var) and arg.dtype.is_handle]
-    return any(one.storage_scope.startswith(("local", "wmma")) for one in pointers)
+    takes = any(one.storage_scope.startswith(("local", "wmma")) for one in pointers)
+    return list(call.args) if takes else []

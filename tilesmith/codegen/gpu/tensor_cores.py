@@ -16,11 +16,15 @@ from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType
 
-_DTYPES = {
+__all__ = ["DTYPES_OF_KINDS"]
+
+DTYPES_OF_KINDS = {
     "f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "f64": "float64",
     "e4m3": "e4m3_float8", "e5m2": "e5m2_float8", "s8": "int8", "u8": "uint8", "s4": "int4",
     "u4": "uint4", "b1": "int1", "s32": "int32",
 }  # fmt: skip
+"""The dtypes of the elements that PTX names so."""
+
 _WORDS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 
 
@@ -28,7 +32,7 @@ def _operands(emit: Values, call: Call) -> list[str]:
     """Return pointers to the registers of the results, A and B: arguments 6 to 11."""
     found = []
     for place, kind in ((10, 5), (6, 3), (8, 4)):
-        dtype = DataType(_DTYPES[PTX_KINDS[word(emit, call, kind)].ptx])
+        dtype = DataType(DTYPES_OF_KINDS[PTX_KINDS[word(emit, call, kind)].ptx])
         found.append(pointer(emit, call.args[place], call.args[place + 1], dtype))
     return found
 

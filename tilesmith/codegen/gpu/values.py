@@ -15,6 +15,7 @@ from tilesmith.codegen.gpu.dialect import FLOAT32, Dialect, short
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.rules import ATOM, CHOICE, NODE_RULES, OR, UNARY, Piece
+from tilesmith.codegen.shared_expressions import shared_expressions
 from tilesmith.ir import And, Call, FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
@@ -75,6 +76,7 @@ class Values:
         self.fragments: dict[Var, Any] = {}  # memory of matrix units
         self.queues: set[int] = set()  # of copies in the background
         self.barriers = self.phases = ""  # barriers in shared memory, and their phases
+        self.multiplies_shared = False  # whether tensor cores read shared memory by themselves
         self.orders_global = False  # whether barriers order global memory, too
         self.lane: int | None = None
         self.guarded = 0
@@ -97,17 +99,7 @@ class Values:
 
     def begin_statement(self, *roots: PrimExpr) -> None:
         """Find the expressions that occur more than once in a statement: they are computed once."""
-        counts: dict[int, int] = {}
-
-        def count(node: Any) -> None:
-            if isinstance(node, PrimExpr):
-                counts[id(node)] = counts.get(id(node), 0) + 1
-                if counts[id(node)] == 1:
-                    node.for_each_child(count)
-
-        for root in roots:
-            count(root)
-        self._shared = {key: number for key, number in counts.items() if number > 1}
+        self._shared = shared_expressions(*roots)
         self._known = {}
         self.loaded, self.regrouped = {}, {}
         self.facts.forget()

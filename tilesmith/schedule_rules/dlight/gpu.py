@@ -13,7 +13,7 @@ from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 
-__all__ = ["GEMV", "Fallback", "GeneralReduction", "RMSNorm", "Reduction", "Transpose"]
+__all__ = ["GEMV", "Fallback", "GeneralReduction", "Matmul", "RMSNorm", "Reduction", "Transpose"]
 
 
 class GPUScheduleRule(ScheduleRule):
@@ -36,6 +36,12 @@ class GEMV(GPUScheduleRule):
     """Products of a matrix and a vector."""
 
     ways = (gpu.gemv,)
+
+
+class Matmul(GPUScheduleRule):
+    """Products of matrices, and what is computed from each of their elements."""
+
+    ways = (gpu.matmul,)
 
 
 class Reduction(GPUScheduleRule):

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.gpu import facts
+from tilesmith.schedule_rules.gpu.joined_sums import joined_sums
 from tilesmith.target import Target
 from tilesmith.tir import Block
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["general_reduction"]
 
 MOST_SHARED = 48 * 1024
 """Bytes of shared memory for rows; longer rows are read from memory again."""
+MOST_UNROLLED = 32  # steps of a thread
 PER_THREAD = 8  # elements that a thread should have at least
 
 
 def general_reduction(sch: Schedule, target: Target) -> Schedule | None:
     """Schedule reductions over the same rows, and an elementwise block behind them."""
+    (func,) = sch.mod.functions.values()
+    if isinstance(func, PrimFunc) and (joined := joined_sums(func)) is not func:
+        sch = Schedule(joined)
     blocks = sch.get_child_blocks(sch.get_block("root"))
     nodes: list[Block] = [sch.get(block) for block in blocks]
     outer = _common_rows(nodes)
@@ -99,19 +105,31 @@ def _share(sch: Schedule, block: BlockRV, outer: int, threads: int) -> None:
     if not inner:
         return
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
-    _, tx = sch.split(fused, [None, threads])
+    steps, tx = sch.split(fused, [None, threads])
     sch.bind(tx, "threadIdx.x")
+    if not count:
+        _unroll(sch, steps)
 
 
 def _share_vectors(sch: Schedule, loop: LoopRV, threads: int, vector: int) -> None:
     """Divide a loop over a row among threads, in vectors."""
     width = facts.constant_extent(sch, loop)
     if vector == 1 or width is None or width % (threads * vector):
-        _, tx = sch.split(loop, [None, threads])
+        steps, tx = sch.split(loop, [None, threads])
     else:
-        _, tx, lanes = sch.split(loop, [None, threads, vector])
+        steps, tx, lanes = sch.split(loop, [None, threads, vector])
         sch.vectorize(lanes)
     sch.bind(tx, "threadIdx.x")
+    _unroll(sch, steps)
+
+
+def _unroll(sch: Schedule, loop: LoopRV) -> None:
+    """Let the compiler unroll a short loop over a thread's elements: all loads are on their way at
+    once.
+    """
+    if (facts.constant_extent(sch, loop) or MOST_UNROLLED + 1) <= MOST_UNROLLED:
+        sch.unroll(loop)
+        sch.annotate(loop, "pragma_unroll_explicit", 0)
 
 
 def _keep_inputs(

@@ -24,7 +24,9 @@ ROWS_IN_BLOCK = 8  # rows of one block of threads, a warp for each
 PARTS = 1024  # in which everything is added up
 SHORTEST_STRIP = 16  # rows that a thread adds up at least
 THREADS_IN_COLUMNS = 128
-THREADS_AT_ONCE = 2048  # of a multiprocessor
+THREADS_AT_ONCE = 1024  # of a multiprocessor; each has several loads on their way
+LOADS_AT_ONCE = 8  # of a thread
+FEW_STRIPS = 64  # which one thread adds up for a column
 
 
 def gemv(sch: Schedule, target: Target) -> Schedule | None:
@@ -170,10 +172,7 @@ def _columns(sch: Schedule, block: BlockRV, target: Target) -> None:
     strips = _power_of_two(wanted * vector // (width or wanted), (count or 1) // SHORTEST_STRIP)
     if strips > 1:
         strip, _ = sch.split(terms, [strips, None])
-        partial = sch.rfactor(strip, 0)
-        results, _ = _split_kinds(sch, block)
-        assert results is not None
-        _spread_columns(sch, results, 1, target)
+        partial = _strips(sch, block, strip, strips, target)
         loops = sch.get_loops(partial)
         block, (columns, strip, terms) = partial, (loops[0], loops[1], loops[2])
         sch.reorder(strip, columns, terms)
@@ -183,14 +182,44 @@ def _columns(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.reverse_compute_at(local, tx)
     if vector > 1:
         sch.reorder(terms, lanes)
-        sch.vectorize(sch.get_loops(local)[-1])
-        _vectorize_sum(sch, block, terms)
+        _add_vectors(sch, block, terms)
+        if strips <= FEW_STRIPS:  # else the sums of columns lie apart
+            sch.vectorize(sch.get_loops(local)[-1])
 
 
-def _vectorize_sum(sch: Schedule, block: BlockRV, terms: LoopRV) -> None:
+def _strips(sch: Schedule, block: BlockRV, strip: LoopRV, strips: int, target: Target) -> BlockRV:
+    """Add up the sums of strips: by a thread for each column, or by a warp where there are many,
+    for which the sums of a column are neighbours in memory. Return the block that makes them.
+    """
+    if strips > FEW_STRIPS:
+        partial = sch.rfactor(strip, len(facts.spatial(sch.get(block))))
+        _rows(sch, block, target)
+        return partial
+    partial = sch.rfactor(strip, 0)
+    local = sch.cache_write(block, 0, "local")
+    results, terms = _split_kinds(sch, block)
+    assert results is not None  # the pattern says so
+    thread, _ = _spread_columns(sch, results, 1, target)
+    sch.reverse_compute_at(local, thread)
+    sch.decompose_reduction(block, _several_at_once(sch, terms))
+    return partial
+
+
+def _add_vectors(sch: Schedule, block: BlockRV, terms: LoopRV) -> None:
     """Add up vectors: the start values are set before, by a loop of their own."""
-    sch.decompose_reduction(block, terms)
+    sch.decompose_reduction(block, _several_at_once(sch, terms))
     sch.vectorize(sch.get_loops(block)[-1])
+
+
+def _several_at_once(sch: Schedule, terms: LoopRV) -> LoopRV:
+    """Let several loads of a sum be on their way at once; return the loop over such groups."""
+    count = facts.constant_extent(sch, terms)
+    if count is None or count <= LOADS_AT_ONCE or count % LOADS_AT_ONCE:
+        return terms
+    terms, together = sch.split(terms, [None, LOADS_AT_ONCE])
+    sch.unroll(together)
+    sch.annotate(together, "pragma_unroll_explicit", 0)
+    return terms
 
 
 def _spread_columns(

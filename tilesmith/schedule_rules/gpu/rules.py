@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tilesmith.schedule_rules.gpu.elementwise import elementwise
 from tilesmith.schedule_rules.gpu.general_reduction import general_reduction
+from tilesmith.schedule_rules.gpu.matmul import matmul
 from tilesmith.schedule_rules.gpu.products import product
 from tilesmith.schedule_rules.gpu.reduction import reduction
 from tilesmith.support.errors import ScheduleError
@@ -18,7 +19,7 @@ __all__ = ["RULES", "Rule", "first_rule"]
 
 Rule = Callable[[Schedule, Target], Schedule | None]
 
-RULES: tuple[Rule, ...] = (general_reduction, reduction, product, elementwise)
+RULES: tuple[Rule, ...] = (general_reduction, matmul, reduction, product, elementwise)
 
 
 def first_rule(func: PrimFunc, target: Target, rules: tuple[Rule, ...] = RULES) -> Schedule | None:

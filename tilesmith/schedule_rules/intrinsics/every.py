@@ -3,10 +3,11 @@
 from tilesmith.schedule_rules.intrinsics import (
     arm_cpu,
     cuda,
+    cuda_wgmma,
     dot_product_common,
     hexagon,
     rocm,
     x86,
 )
 
-__all__ = ["arm_cpu", "cuda", "dot_product_common", "hexagon", "rocm", "x86"]
+__all__ = ["arm_cpu", "cuda", "cuda_wgmma", "dot_product_common", "hexagon", "rocm", "x86"]

@@ -140,14 +140,13 @@ def code_targets(device: str, seed: int) -> list[tuple[Target, Any, bool]]:
         record_fallback("check", "opencl", "there is no OpenCL device: code for it is not run")
     if cuda(0).exist:
         version = cuda(0).compute_version.replace(".", "")
-        for options in (f"cuda -arch=sm_{version}", f"nvptx -mcpu=sm_{version}"):
-            made.append((Target(options, host="llvm"), cuda(0), False))
+        for words in ("cuda -arch", "nvptx -mcpu"):
+            made.append((Target(f"{words}=sm_{version}", host="llvm"), cuda(0), False))
     elif device == "cuda":
         record_fallback("check", "cuda", "there is no CUDA device: code for it is not run")
         chosen = ARCHITECTURES[seed // _COMPILED_SHARE % len(ARCHITECTURES)]
-        made.append(
-            (Target(f"cuda -arch={chosen}", host="llvm"), None, seed % _COMPILED_SHARE == 0)
-        )
+        is_compiled = seed % _COMPILED_SHARE == 0
+        made.append((Target(f"cuda -arch={chosen}", host="llvm"), None, is_compiled))
     return made
 
 

@@ -120,23 +120,16 @@ def _gpu(case: Case, rng: random.Random) -> None:
         return
     if rng.random() < 0.12:
         case["recipe"], case["device"] = draw_product(rng), "cuda"
-        case["steps"] = [
-            [kind, rng.randrange(1 << 30)] for kind in ("gpu: fragments", "threads: rest")
-        ]
+        chosen = ("gpu: fragments", "threads: rest")
+        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in chosen]
         case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
         case["extra"], case["planted"] = [], rng.random() < 0.15
         # before, fragments are not known to belong to warps of threads that other loops name
         case["compared_from"] = "tir.UnifyThreadBinding"
         return
     names = (
-        "compute",
-        "reduce",
-        "contraction",
-        "contraction",
-        "convolution",
-        "epilogue",
-        "pooling",
-    )
+        "compute", "reduce", "contraction", "contraction", "convolution", "epilogue", "pooling",
+    )  # fmt: skip
     stages = {f"{name} {k}" if k else name: STAGES[name] for k, name in enumerate(names)}
     made = Generator(random.Random(case["seed"]), stages)
     made.dims.update({name: rng.choice(_GPU_SIZES) for name in made.dims})

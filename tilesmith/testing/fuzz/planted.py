@@ -124,9 +124,8 @@ def _check_one(checker: Any, kind: str, what: str, broken: PrimFunc) -> None:
             return
         text = checker.differ(again, got, True)
         if text is not None:
-            raise Finding(
-                "", "", f"{kind}: different results", f"{what}: {text}\n{broken.script()}"
-            )
+            details = f"{what}: {text}\n{broken.script()}"
+            raise Finding("", "", f"{kind}: different results", details)
         changed = checker.differ(got, want, True) is not None
         if changed and kind == "barrier":
             raise Finding("", "", f"{kind}: nobody finds it", f"{what}\n{broken.script()}")

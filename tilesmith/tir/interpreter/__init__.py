@@ -17,7 +17,8 @@ buffer. The parts of the compiler, each using only those below it:
        |         where they are needed
     statements   statements for one thread
        |
-    calls, memory_calls, exchanges, collectives, async_copies, matrix_units
+    calls, memory_calls, exchanges, collectives, async_copies, matrix_units,
+    warpgroup_units
        |         rules of calls, entered into the tables of call_rules: one function per operator
     expressions  expressions; owns frame (slots), scope (what surrounds a statement), and the three
        |         parts below

@@ -176,7 +176,7 @@ class Cooperation(Visitor):
 
     def allocate(self, pointer: Var) -> None:
         level = sharing_level(pointer.storage_scope)
-        if level in ("block", "warp"):
+        if level in ("block", "warpgroup", "warp"):
             self.stack[-1].collective = True
             self.shared_allocations = True
         else:

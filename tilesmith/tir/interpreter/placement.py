@@ -1,4 +1,4 @@
-"""Allocates memory for groups of threads: one for each thread, block or warp that shares it."""
+"""Allocates memory for groups of threads: one for each thread, warp, warpgroup or block."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Placement:
         scope."""
         slot, stale = self.frame.slot(pointer), self.views.stale_views(pointer)
         level = sharing_level(pointer.storage_scope)
-        shared, warp = level in ("block", "warp"), level == "warp"
+        shared = level in ("block", "warpgroup", "warp")
 
         def place(envs: list[Environment]) -> None:
-            parties = by_owner(envs, warp) if shared else {i: [e] for i, e in enumerate(envs)}
+            parties = by_owner(envs, level) if shared else {i: [e] for i, e in enumerate(envs)}
             known = envs[0][CONTEXT_SLOT].shared_memory if shared else {}
             for owner, party in parties.items():
                 memory = _fresh(party[0], dtype, count(party[0]), known.get((slot, owner)))

@@ -20,7 +20,12 @@ from tilesmith.support.errors import (
 from tilesmith.tir.analysis import undefined_vars
 from tilesmith.tir.empty_reductions import complete_reductions
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.interpreter import collectives, matrix_units, memory_calls  # noqa: F401 - rules
+from tilesmith.tir.interpreter import (  # noqa: F401 - rules
+    collectives,
+    matrix_units,
+    memory_calls,
+    warpgroup_units,
+)
 from tilesmith.tir.interpreter.async_copies import Copies
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.cooperation import Cooperation, needs_groups

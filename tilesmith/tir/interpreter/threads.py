@@ -7,10 +7,11 @@ from typing import Any
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.frame import THREAD_SLOT
 from tilesmith.tir.interpreter.values import Environment, Pointer
+from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = [
-    "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp", "fork",
-    "require_whole", "sharing_level",
+    "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp",
+    "by_warpgroup", "fork", "require_whole", "sharing_level",
 ]  # fmt: skip
 
 THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
@@ -18,11 +19,13 @@ THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
 
 def sharing_level(scope: str) -> str:
-    """Return which threads share memory of a scope: "block", "warp" or "thread"; "" for memory
-    outside the chip.
+    """Return which threads share memory of a scope: "block", "warpgroup", "warp" or "thread"; ""
+    for memory outside the chip.
     """
     if scope.startswith("shared"):
         return "block"
+    if scope == "warpgroup":
+        return "warpgroup"
     if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
         return "warp"
     return "thread" if scope.startswith("local") else ""
@@ -125,16 +128,18 @@ def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
     return copy
 
 
-def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]]:
-    """Return the groups of threads that share their allocations: those of a block (or warp) with
-    equal virtual indices, since memory that is allocated inside a virtual thread is private to it.
+def by_owner(envs: list[Environment], level: str) -> dict[Any, list[Environment]]:
+    """Return the groups of threads that share their allocations: those of a block (or "warp" or
+    "warpgroup") with equal virtual indices, since memory that is allocated inside a virtual thread
+    is private to it.
     """
     owners: dict[Any, list[Environment]] = {}
     for env in envs:
         thread: Thread = env[THREAD_SLOT]
         real = ("threadIdx", "blockIdx")
         virtual = [p[0] for tag, p in thread.axes.items() if not tag.startswith(real)]
-        key = (thread.block, thread.warp if warp else 0, tuple(virtual))
+        part = {"warp": thread.warp, "warpgroup": thread.number // WARPGROUP}.get(level, 0)
+        key = (thread.block, part, tuple(virtual))
         owners.setdefault(key, []).append(env)
     return owners
 
@@ -156,6 +161,22 @@ def by_warp(envs: list[Environment]) -> dict[Any, list[Environment]]:
     for members in warps.values():
         members.sort(key=_lane)
     return warps
+
+
+def by_warpgroup(envs: list[Environment]) -> dict[Any, list[Environment]]:
+    """Return the environments of each warpgroup, in the order of their numbers."""
+    found: dict[Any, list[Environment]] = {}
+    for env in envs:
+        thread: Thread = env[THREAD_SLOT]
+        found.setdefault((thread.block, thread.number // WARPGROUP), []).append(env)
+    for members in found.values():
+        members.sort(key=_number)
+    return found
+
+
+def _number(env: Environment) -> int:
+    thread: Thread = env[THREAD_SLOT]
+    return thread.number
 
 
 def _lane(env: Environment) -> int:

@@ -13,7 +13,7 @@ A program without races computes what the interpreter computes. What has no rule
 UnsupportedError: barriers of the grid, virtual threads, predicated accesses, pointers in variables.
 
     statements   statements; kernels: blocks and cut loops; operations: arithmetic
-    matrices     rules of matrix units
+    matrices     rules of matrix units; warpgroups: those of four warps
     expressions  expressions
     rules        rules of calls; copies: asynchronous copies
     accesses     loads and stores
@@ -37,7 +37,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep import matrices
+from tilesmith.tir.interpreter.lockstep import matrices, warpgroups
 from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site

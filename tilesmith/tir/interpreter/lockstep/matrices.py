@@ -40,6 +40,8 @@ from tilesmith.tir.interpreter.matrix_units import (
 )
 from tilesmith.tir.interpreter.values import Environment, element_type
 
+__all__ = ["Registers", "checked_read", "count_operations", "name_of_memory", "whole_warps"]
+
 Run = Callable[[Environment], None]
 WARP = 32
 
@@ -147,7 +149,7 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
                 (before == after, after == after),
             )
         else:
-            _checked_read(env, site, memory, group, position, kind.itemsize)
+            checked_read(env, site, memory, group, position, kind.itemsize)
             _read_by_others(env, site, memory, group, position, kind.itemsize)
             view[warps] = memory.elements(kind)[place]
 
@@ -161,7 +163,7 @@ def _of_warps(env: Environment, warps: Any) -> Group:
     return group.part(numpy.flatnonzero(numpy.isin(group.warps_of, warps)))
 
 
-def _checked_read(
+def checked_read(
     env: Environment, site: Any, memory: Memory, group: Group, position: Any, size: int
 ) -> None:
     """Check and count a read of elements by thread."""
@@ -214,12 +216,13 @@ def _mma_sync(compiler: Any, call: Call, span: Any) -> Run:
         warps = whole_warps(env, site)
         left, right, added = a.view(env, m, k), b.view(env, k, n), c.view(env, m, n)
         d.view(env, m, n)[warps] = product(left[warps], right[warps], added[warps])
-        _count(env, 2.0 * m * n * k * len(warps))
+        count_operations(env, 2.0 * m * n * k * len(warps))
 
     return multiply
 
 
-def _count(env: Environment, operations: float) -> None:
+def count_operations(env: Environment, operations: float) -> None:
+    """Report floating-point operations of matrix units."""
     state: State = env[CONTEXT_SLOT]
     for observer in state.observers:
         observer.computed(operations * state.weight, "tensor")
@@ -228,7 +231,7 @@ def _count(env: Environment, operations: float) -> None:
 # mma and ldmatrix.
 
 
-class _Registers:
+class Registers:
     """Registers of each thread from an index on."""
 
     def __init__(
@@ -251,7 +254,7 @@ class _Registers:
     def get(self, env: Environment, site: Any) -> Any:
         """Return the values of each thread."""
         memory, position = self.position(env)
-        _checked_read(env, site, memory, env[THREAD_SLOT], position, self.kind.itemsize)
+        checked_read(env, site, memory, env[THREAD_SLOT], position, self.kind.itemsize)
         return fetch(memory, self.kind, position, env[THREAD_SLOT])
 
     def put(self, env: Environment, values: Any) -> None:
@@ -274,7 +277,7 @@ def _ptx_mma(compiler: Any, call: Call, span: Any) -> Run:
     packed = max(32 // dtypes[0].bits, 1)
     counts, sizes = (m * k // 32, k * 8 // 32, m * 8 // 32), ((m, k), (k, 8), (m, 8))
     registers = [
-        _Registers(compiler, call, 6 + 2 * i, 7 + 2 * i, dtypes[i], counts[i]) for i in range(3)
+        Registers(compiler, call, 6 + 2 * i, 7 + 2 * i, dtypes[i], counts[i]) for i in range(3)
     ]
     places = []
     for which in ("A", "B", "C"):
@@ -293,7 +296,7 @@ def _ptx_mma(compiler: Any, call: Call, span: Any) -> Run:
             matrices.append(matrix)
         total = product(*matrices)
         registers[2].put(env, total[:, places[2][0], places[2][1]].reshape(len(warps) * WARP, -1))
-        _count(env, 2.0 * m * 8 * k * len(warps))
+        count_operations(env, 2.0 * m * 8 * k * len(warps))
 
     return multiply
 
@@ -306,8 +309,8 @@ def _ptx_ldmatrix(compiler: Any, call: Call, span: Any) -> Run:
     dtype = element_of(call.args[3])
     if dtype.nbytes not in (1, 2, 4):
         raise UnsupportedError(f"ptx_ldmatrix into registers of {dtype}", span=span)
-    registers = _Registers(compiler, call, 3, 4, dtype, 4 * count // dtype.nbytes)
-    site = compiler.site("read", _name(call.args[5]), "shared", span)
+    registers = Registers(compiler, call, 3, 4, dtype, 4 * count // dtype.nbytes)
+    site = compiler.site("read", name_of_memory(call.args[5]), "shared", span)
 
     def load(env: Environment) -> None:
         warps = whole_warps(env, site)
@@ -324,7 +327,7 @@ def _ptx_ldmatrix(compiler: Any, call: Call, span: Any) -> Run:
         position = start[used][:, None] // 2 + numpy.arange(8)
         for matrix in range(count):  # eight rows of 16 bytes at a time, as the machine does
             chosen = numpy.flatnonzero(part.lanes_of // 8 == matrix)
-            _checked_read(env, site, place.memory, part.part(chosen), position[chosen], 2)
+            checked_read(env, site, place.memory, part.part(chosen), position[chosen], 2)
         rows = flat[position].reshape(len(warps), count, 8, 8)
         if transposed:
             rows = rows.transpose(0, 1, 3, 2)
@@ -339,7 +342,8 @@ def _ptx_ldmatrix(compiler: Any, call: Call, span: Any) -> Run:
     return load
 
 
-def _name(arg: Any) -> str:
+def name_of_memory(arg: Any) -> str:
+    """Return the name of the memory behind a pointer."""
     inner = arg.args[1] if isinstance(arg, Call) and len(arg.args) > 1 else arg
     return str(getattr(inner, "name", "shared memory"))
 
@@ -347,7 +351,7 @@ def _name(arg: Any) -> str:
 @handles_statement("mma_fill")
 def _mma_fill(compiler: Any, call: Call, span: Any) -> Run:
     size = int(call.args[0].value)  # type: ignore[attr-defined]
-    registers = _Registers(compiler, call, 1, 2, call.dtype.element, size)
+    registers = Registers(compiler, call, 1, 2, call.dtype.element, size)
     return lambda env: registers.put(env, 0)
 
 
@@ -357,8 +361,8 @@ def _mma_store(compiler: Any, call: Call, span: Any) -> Run:
     dtype = call.dtype.element
     kind = element_type(dtype)
     target, stride = compiler.accesses.pointer(call.args[2]), compiler.number(call.args[5])
-    registers = _Registers(compiler, call, 3, 4, dtype, 8)
-    site = compiler.site("write", _name(call.args[2]), "global", span)
+    registers = Registers(compiler, call, 3, 4, dtype, 8)
+    site = compiler.site("write", name_of_memory(call.args[2]), "global", span)
     number = numpy.arange(8)
 
     def store(env: Environment) -> None:

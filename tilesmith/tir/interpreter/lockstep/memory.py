@@ -18,7 +18,10 @@ from tilesmith.tir.interpreter.values import element_type, poison
 
 __all__ = ["Clock", "Memory", "Shadow", "space_of"]
 
-_SPACES = {"block": "shared", "warp": "warp", "thread": "local", "": "global"}
+# Each thread touches only its own elements in memory of a warpgroup, so each warp may have a copy.
+_SPACES = {
+    "block": "shared", "warpgroup": "warp", "warp": "warp", "thread": "local", "": "global",
+}  # fmt: skip
 
 
 def space_of(level: str) -> str:

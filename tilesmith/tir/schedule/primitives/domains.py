@@ -81,7 +81,7 @@ def _threads_around(loop_cursor: LoopCursor, storage_scope: str) -> dict[Var, Ra
     tags: tuple[str, ...] = ()
     if storage_scope.startswith("shared"):
         tags = ("threadIdx", "vthread")
-    elif storage_scope == "warp" or storage_scope.startswith("wmma."):
+    elif storage_scope in ("warp", "warpgroup") or storage_scope.startswith("wmma."):
         tags = ("threadIdx.x",)
     found = {}
     for cursor in (loop_cursor, *loop_cursor.ancestors()):

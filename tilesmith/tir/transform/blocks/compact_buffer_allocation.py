@@ -9,10 +9,11 @@
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
 scope, as far as conditions (``if 2 <= i``, ``T.where(i * 4 + j < 10)``) let these get. Loops over
 threads that share the memory count as loops inside: "global" memory is shared by all threads,
-"shared" memory by those of a block, "warp" memory along threadIdx.x. Where the bounds span a
-constant number of elements below the declared size, or depend on fewer symbols than it does, the
-dimension shrinks to them and the indices are moved; any other dimension stays as it is. Buffers
-that ``T.allocate`` and ``T.decl_buffer`` declare are treated like those that blocks allocate.
+"shared" memory by those of a block, "warp" and "warpgroup" memory along threadIdx.x. Where the
+bounds span a constant number of elements below the declared size, or depend on fewer symbols than
+it does, the dimension shrinks to them and the indices are moved; any other dimension stays as it
+is. Buffers that ``T.allocate`` and ``T.decl_buffer`` declare are treated like those that blocks
+allocate.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
@@ -417,7 +418,7 @@ def _sharers(scope: str) -> _Tags:
         return ("",)
     if scope.startswith("shared"):
         return ("threadIdx", "vthread")
-    return ("threadIdx.x",) if scope == "warp" else ()
+    return ("threadIdx.x",) if scope in ("warp", "warpgroup") else ()
 
 
 def _aligned_strides(

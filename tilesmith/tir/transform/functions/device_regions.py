@@ -38,10 +38,8 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
-KEPT_ATTRS = (
-    "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
-)  # fmt: skip
-"""Attributes of a function that its kernels keep: how they are launched and compiled."""
+KEPT_ATTRS = ("tir.cluster_dims", "tir.cooperative_launch")
+"""Attributes of a function that its kernels keep: how they are launched."""
 
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 

@@ -6,7 +6,7 @@ A block with the annotation ``permuted_layout`` names the shared buffers that it
 of 16 bits move in pieces of eight: in rows of 64 (or a multiple) the pieces of each 64 elements are
 permuted by the row modulo 8, in rows of 32 by the row over 2 modulo 4. All accesses of a buffer are
 permuted, those of ``ptx_ldmatrix`` (whose rows are such pieces) too, so that the program computes
-the same.
+the same; a product of four warps (``ptx_wgmma``) is told that its rows are permuted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, Var, const
+from tilesmith.ir import Call, IntImm, PrimExpr, Ramp, StringImm, Var, const
 from tilesmith.ir.operators import bitwise_xor
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call, nodes, variables
@@ -24,6 +24,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import accesses
 from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import Block, Stmt
+from tilesmith.tir.warpgroup_products import shared_operands
 
 __all__ = ["inject_permuted_layout"]
 
@@ -107,6 +108,8 @@ class _Permuter(AccessRedirection):
         return (*outer, row, Ramp(permuted_column(row, base, size), 1, lanes))
 
     def visit_Call(self, node: Call) -> PrimExpr:
+        if is_call(node, "tir.ptx_wgmma"):
+            return self.warpgroup_product(node)
         if not is_call(node, "tir.ptx_ldmatrix"):
             return self.children(node)
         source, offset = node.args[5], self.visit(node.args[6])
@@ -124,6 +127,26 @@ class _Permuter(AccessRedirection):
         moved = row * size + permuted_column(row, column, size) - start
         target = [self.visit(arg) for arg in node.args[:5]]
         return node.with_fields(args=(*target, source, self.analyzer.simplify(moved)))
+
+    def warpgroup_product(self, node: Call) -> Call:
+        """Return a product of four warps that knows its rows to be permuted: the hardware expects
+        the very order in which the pieces lie, in rows of 64 or 32 elements.
+        """
+        args = list(node.args)
+        for place, layout in shared_operands(node.args):
+            source = args[place]
+            pointer = source.args[1] if is_call(source, "tir.tvm_access_ptr") else source
+            size = self.sizes.get(pointer) if isinstance(pointer, Var) else None
+            if size is None:
+                continue
+            if layout.is_permuted or layout.width != 2 * size:
+                raise UnsupportedError(
+                    f"rows of {size} elements are permuted, and ptx_wgmma expects "
+                    f"'{node.args[place + 2].value}'",  # type: ignore[attr-defined]
+                    notes=(f"its layout of such rows is '{layout.major}:rows{2 * size}'",),
+                )
+            args[place + 2] = StringImm(f"{layout.major}:{layout.width}")
+        return node.with_fields(args=tuple(args))
 
     def visit_Var(self, node: Var) -> Var:
         if node in self.sizes:

@@ -9,7 +9,8 @@
 Instructions of matrix units (``ptx_mma``) get the thread's own registers. Each thread holds the
 elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then every ``m * width``
 elements the same again. A read gets its element from the thread that holds it. ``width`` is the
-size of the warp, or the extent of threadIdx.x if that is smaller.
+size of the warp, or the extent of threadIdx.x if that is smaller. Memory of a warpgroup is divided
+among 128 threads in the same way; its threads cannot exchange, so each reads what it holds.
 
 All lanes have to take part in an exchange, those too that others read from. So an exchange under a
 condition that may differ between threads is refused.
@@ -46,10 +47,11 @@ from tilesmith.tir.stmt import (
     While,
 )
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
+from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = ["lower_warp_memory"]
 
-_PRIVATE = ("local", "warp")
+_PRIVATE = ("local", "warp", "warpgroup")
 """Scopes of memory in which each thread may find something else."""
 
 
@@ -171,7 +173,7 @@ class _Lowering(Rewriter):
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         pointer = node.buffer_var
-        if pointer.storage_scope != "warp":
+        if pointer.storage_scope not in ("warp", "warpgroup"):
             return self.children(node)
         thread, width = self.width(node)
         finder = _StoreFinder(pointer, thread)
@@ -204,6 +206,8 @@ class _Lowering(Rewriter):
                 f"warp memory '{name}' needs threadIdx.x with a constant extent", span=node.span
             )
         var, extent = self.thread
+        if node.buffer_var.storage_scope == "warpgroup":
+            return var, _warpgroup(name, extent, node.span)
         width = min(extent, self.warp_size)
         if extent % width or self.warp_size % width:
             raise UnsupportedError(
@@ -293,6 +297,12 @@ class _Lowering(Rewriter):
         width = self.memory[pointer][1]
         if self.is_own(lane, width):
             return value
+        if width > self.warp_size:
+            raise UnsupportedError(
+                f"memory of a warpgroup '{pointer.name}': a thread reads what another one holds",
+                span=node.span,
+                notes=("threads of different warps exchange values through shared memory",),
+            )
         assert self.thread is not None
         if uses_variable(place, {self.thread[0]}):
             raise UnsupportedError(
@@ -315,10 +325,22 @@ class _Lowering(Rewriter):
         return node
 
 
+def _warpgroup(name: str, extent: int, span: Span | None) -> int:
+    """Return the threads that memory of a warpgroup is divided among, if there are whole ones."""
+    if extent != WARPGROUP:
+        raise UnsupportedError(
+            f"memory of a warpgroup '{name}' needs {WARPGROUP} threads of threadIdx.x, not "
+            f"{extent}",
+            span=span,
+            notes=("bind the warpgroups of a block to threadIdx.y",),
+        )
+    return extent
+
+
 @compiler_pass("tir.LowerWarpMemory")
 def lower_warp_memory(func: PrimFunc) -> PrimFunc:
     """Lowers warp memory to registers and exchanges.
 
-    Returns ``func`` without memory in scope "warp".
+    Returns ``func`` without memory in the scopes "warp" and "warpgroup".
     """
     return func.with_body(_Lowering(warp_size_of(func)).visit(func.body))

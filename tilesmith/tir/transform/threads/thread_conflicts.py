@@ -25,6 +25,7 @@ from tilesmith.ir import (
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.transform.threads.thread_enumeration import mixes_bits, never_shared
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
 __all__ = ["Access", "Threads", "access_of", "may_meet"]
@@ -103,6 +104,9 @@ def may_meet(first: Access, second: Access, threads: Threads, prover: PlaceProve
     places = (first.place, first.loops), (second.place, second.loops)
     if prover.tells_threads(*places, threads, reach):
         return False
+    if mixes_bits(first.place) and mixes_bits(second.place):
+        if never_shared(places, threads, reach + 1):
+            return False
     first, second = _rename(first), _rename(second)
     if _same_thread_only(first, second, threads):
         return False

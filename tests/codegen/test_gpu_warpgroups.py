@@ -1,0 +1,160 @@
+"""Products of four warps (``wgmma``): interpreted, compiled for sm_90a, scheduled."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from examples.gemm_ladder.ladder import product
+from examples.gemm_ladder.warpgroups import WarpgroupTiling, warpgroup_products
+from tests.codegen.gpu_products import kernels_of, on_threads
+from tests.codegen.gpu_warpgroups_script import CASES, Case, arrays_of, product_of
+from tilesmith.codegen.gpu import emit_source, kernel_resources
+from tilesmith.codegen.gpu.nvrtc import compile_source
+from tilesmith.inspect import gpu_report
+from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
+from tilesmith.target import Target
+from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.lockstep import run_kernels
+
+TARGET = Target("cuda -arch=sm_90a", host="llvm")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interpreted(name):
+    arrays, expected = arrays_of(CASES[name])
+    run(product_of(CASES[name]), *arrays)
+    np.testing.assert_array_equal(arrays[2].astype("float64"), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_lockstep(name):
+    arrays, expected = arrays_of(CASES[name])
+    assert run_kernels(product_of(CASES[name]), arrays).findings == ()
+    np.testing.assert_array_equal(arrays[2].astype("float64"), expected)
+
+
+def test_in_lockstep_without_a_barrier():
+    program = product_of(Case())
+    source = re.sub(r".*tvm_storage_sync.*\n", "", program.script())
+    found = run_kernels(ts.script.from_source(source), arrays_of(Case())[0]).findings
+    assert {one.kind for one in found} == {"race"}
+
+
+def test_report():
+    sch = ts.tir.Schedule(product(128, 128, 256, "float16"))
+    warpgroup_products(sch, WarpgroupTiling((128, 64), stages=3, group=1))
+    with ts.transform.PassContext(config={"tir.use_async_copy": True}):
+        report = gpu_report(sch, target=TARGET, compile_kernels=False)
+    assert report.findings == ()
+    assert "conflict" in str(report)
+
+
+def test_compiled():
+    """All kernels in one file: NVRTC takes each, and tensor cores do the work."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    functions = {
+        f"case_{number}": product_of(case).with_attr("global_symbol", f"case_{number}")
+        for number, case in enumerate(CASES.values())
+    }
+    source = emit_source(kernels_of(ts.IRModule(functions), TARGET), TARGET)
+    found = kernel_resources(compile_source(source, "sm_90a"))
+    assert len(found) == len(CASES)
+    assert {name: one.local_bytes for name, one in found.items() if one.local_bytes} == {}
+    words = set(re.findall(r"wgmma\.mma_async\.sync\.aligned\.\w+\.\w+\.\w+\.\w+", source))
+    assert "wgmma.mma_async.sync.aligned.m64n48k32.s32.u8.u8" in words
+
+
+TILINGS = {
+    "one warpgroup": (WarpgroupTiling((64, 64), 64, stages=3, group=1), (64, 64, 256)),
+    "two of rows": (WarpgroupTiling((128, 64), 32, stages=4), (256, 64, 128)),
+    "two tiles each": (WarpgroupTiling((128, 64), 32, 2, 3, 1), (128, 128, 128)),
+}
+
+
+@pytest.mark.parametrize("name", TILINGS)
+def test_schedule(name):
+    tiling, (rows, columns, depth) = TILINGS[name]
+    sch = ts.tir.Schedule(product(rows, columns, depth, "float16"))
+    warpgroup_products(sch, tiling)
+    random = np.random.default_rng(0)
+    a, b = [random.standard_normal(s).astype("float16") for s in ((rows, depth), (depth, columns))]
+    expected = a.astype("float64") @ b.astype("float64")
+    lowered = on_threads(sch.mod, "cuda -arch=sm_90a", use_async_copy=True)
+    for module in (sch.mod, lowered):
+        c = np.zeros((rows, columns), "float32")
+        run(module["main"], a, b, c)
+        np.testing.assert_allclose(c, expected, atol=1e-4)
+
+
+def test_code_of_a_schedule():
+    """The large tile: no spills, no barriers but one a step, tensor cores from shared memory."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    sch = ts.tir.Schedule(product(1024, 1024, 1024, "float16"))
+    warpgroup_products(sch, WarpgroupTiling())
+    source = emit_source(kernels_of(sch.mod, TARGET, use_async_copy=True), TARGET)
+    assert source.count("__syncthreads()") == 4  # one in the loop, three steps after it
+    assert source.count("fence_proxy_async();") == 4
+    (found,) = kernel_resources(compile_source(source, "sm_90a")).values()
+    assert found.local_bytes == 0 and found.registers <= 255
+
+
+def _source(case, arch="sm_90a"):
+    target = Target(f"cuda -arch={arch}", host="llvm")
+    return emit_source(kernels_of(ts.IRModule({"main": product_of(case)}), target), target)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (Case(20), "no 20 columns"),
+        (Case(40, "s8", "int32"), "no 40 columns"),
+        (Case(64, "bf16", "fp16"), "gives f32"),
+        (Case(64, "s8", "int32", b="mn:16"), "rows along k only"),
+    ],
+)
+def test_unknown_product(case, message):
+    with pytest.raises(CodegenError, match=message):
+        _source(case)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100a"])
+def test_architecture(arch):
+    with pytest.raises(CodegenError, match="needs the architecture sm_90a"):
+        _source(Case(), arch)
+
+
+def test_opencl():
+    target = Target("opencl", host="llvm")
+    with pytest.raises(CodegenError, match="Hopper"):
+        emit_source(kernels_of(ts.IRModule({"main": product_of(Case())}), target), target)
+
+
+def test_rows_that_are_not_permuted():
+    sch = ts.tir.Schedule(product(64, 64, 256, "float16"))
+    warpgroup_products(sch, WarpgroupTiling((64, 64), 64, stages=3, group=1))
+    (block, *_) = [
+        one
+        for one in sch.get_child_blocks(sch.get_block("root"))
+        if "permuted_layout" in sch.get(one).annotations
+    ]
+    sch.unannotate(block, "permuted_layout")
+    with pytest.raises(CodegenError, match="permuted_layout"):
+        emit_source(kernels_of(sch.mod, TARGET), TARGET)
+
+
+def test_rows_of_another_width():
+    sch = ts.tir.Schedule(product(64, 64, 256, "float16"))
+    warpgroup_products(sch, WarpgroupTiling((64, 64), 64, stages=3, group=1))
+    lines = sch.mod["main"].script().replace("k:rows128", "k:rows64")
+    with pytest.raises(UnsupportedError, match="k:rows128"):
+        on_threads(ts.IRModule({"main": ts.script.from_source(lines)}), TARGET)
+
+
+def test_half_a_warpgroup():
+    program = product_of(Case())
+    source = re.sub(r'(launch_thread\("threadIdx.x"), 128', r"\1, 64", program.script())
+    arrays, _ = arrays_of(Case())
+    with pytest.raises(ExecutionError, match="only 64 of the 128 threads"):
+        run(ts.script.from_source(source), *arrays)
