@@ -66,13 +66,21 @@ def _scheduled(sch: Schedule, block: BlockRV, threads: int) -> Schedule:
     """Spread a block over threads, unless another one has taken it in."""
     if any(sch.get(loop).kind is ForKind.THREAD_BINDING for loop in sch.get_loops(block)):
         return sch
+    summed = None
     if _reduces(sch, block):  # a thread stores its sum once, at the end
-        block = sch.cache_write(block, 0, "local")
+        summed, block = block, sch.cache_write(block, 0, "local")
     thread = schedule_block(sch, block, threads)
     for producer in sch.get_producers(block):
         if _is_read_once(sch, producer):
             sch = _attempt(sch, producer, partial(_take_in, producer=producer, thread=thread))
+    if summed is not None and not _is_bound(sch, summed):  # then other threads store its sums
+        sch.set_scope(summed, 0, "global")
+        schedule_block(sch, summed, threads)
     return sch
+
+
+def _is_bound(sch: Schedule, block: BlockRV) -> bool:
+    return any(sch.get(loop).kind is ForKind.THREAD_BINDING for loop in sch.get_loops(block))
 
 
 def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], object]) -> Schedule:

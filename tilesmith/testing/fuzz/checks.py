@@ -76,6 +76,7 @@ _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegali
 """After these passes, functions that are not exact operations may round differently."""
 
 _MOST_STATEMENTS = 200_000
+_MOST_ON_THREADS = 60_000  # more passes are compared, and threads are watched
 
 PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "call", "graph", "arithmetic")
 
@@ -162,7 +163,8 @@ class Checker:
         """
         function = module["main"]
         sizes = [self._sizes(arrays) for arrays in self.inputs]
-        if max(promised_statements(function, one) for one in sizes) <= _MOST_STATEMENTS:
+        most = _MOST_STATEMENTS if self.device is None else _MOST_ON_THREADS
+        if max(promised_statements(function, one) for one in sizes) <= most:
             return False
         self.counts["too large"] += 1
         return True

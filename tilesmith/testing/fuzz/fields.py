@@ -160,9 +160,8 @@ _GPU_SIZES = (4, 7, 8, 8, 12, 15, 16, 16, 17, 24, 31, 32, 33)
 def _gpu_rules(case: Case, rng: random.Random) -> None:
     """Apply the schedule rules for GPUs to programs that they recognise."""
     _rules(case, rng)
-    kind = rng.choice(["opencl", "cuda"])
     arch = rng.choice(["sm_75", "sm_80", "sm_90"])
-    target = {"opencl": "opencl", "cuda": f"cuda -arch={arch}"}[kind]
+    kind, target = rng.choice([("opencl", "opencl"), ("cuda", f"cuda -arch={arch}")])
     case["rules"]["target"], case["back_ends"] = target, [target]
     case["rules"]["layouts"] = {}
     case["device"], case["steps"] = kind, []
