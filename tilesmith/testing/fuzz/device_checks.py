@@ -106,7 +106,8 @@ def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) ->
 
 
 _MISSING = (
-    "has a size that is not constant", "a barrier of all blocks", "has no translation into", "has no translation for",
+    "has a size that is not constant", "a barrier of all blocks", "has no translation into",
+    "has no translation for",
     "threads; the target allows", "bytes of shared memory", "has no words for",
     "needs the architecture", "so its shape is not known", "a shuffle moves 32 bits",
 )  # fmt: skip
