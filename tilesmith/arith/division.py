@@ -399,9 +399,6 @@ class Divider:
         return found[0]
 
     def _symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
-        low, high = self.bounds.of(b)
-        if low == high and low > 0:
-            return self.divide(a, int(low))
         quotient, rest = self.polynomial_divide(a, b)
         if rest is not a and not self.bounds.flows(rest):
             quotient, rest = Sum(a.dtype, {}, 0), a
@@ -414,6 +411,9 @@ class Divider:
             above = plus(b, rest)
             if self.prover.prove(above, 3):
                 return shifted(quotient, -1), above
+        low, high = self.bounds.of(b)
+        if low == high and low > 0:  # only now: multiples of `b` in `a` would not be seen any more
+            return self.divide(a, int(low))
         if len(rest.terms) == len(a.terms):  # nothing went out: leave it as it was
             quotient, rest = Sum(a.dtype, {}, 0), a
         padded = self._padded_by(rest, b) if len(rest.terms) > 1 else None
