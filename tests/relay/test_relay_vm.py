@@ -21,9 +21,9 @@ from tilesmith.support.errors import (
     ArtifactError,
     ConfigError,
     ExecutionError,
+    TargetError,
     TypeMismatchError,
     UnknownNameError,
-    UnsupportedError,
 )
 
 TEXT = """
@@ -343,7 +343,7 @@ def test_inputs_and_outputs_of_the_machine(machine):
         (lambda exe: VirtualMachine(exe, ts.cpu()).run(ONES[:2]), TypeMismatchError, "input 'x'"),
         (lambda exe: VirtualMachine(exe, ts.cpu()).run(), TypeMismatchError, "takes 1 inputs"),
         (lambda exe: VirtualMachine(exe, ts.cpu()).invoke("no"), UnknownNameError, "'no'"),
-        (lambda exe: VirtualMachine(exe, ts.cuda()), UnsupportedError, "CPU"),
+        (lambda exe: VirtualMachine(exe, ts.cuda()), TargetError, "CPU"),
         (lambda exe: VirtualMachine(exe, ts.cpu(), "large"), ConfigError, "pooled"),
         (lambda exe: VirtualMachine(3, ts.cpu()), TypeMismatchError, "int"),
         (lambda exe: VirtualMachine(exe, ts.cpu()).set_one_input("main", "y", ONES),

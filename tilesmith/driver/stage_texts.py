@@ -12,9 +12,11 @@ from tilesmith.driver.relax_build import graph_pipeline
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.ir import IRModule
 from tilesmith.lowering import lower_kernels
+from tilesmith.lowering.device_models import lower_for_device
 from tilesmith.support.errors import ConfigError, UnknownNameError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.tir import PrimFunc
 
 __all__ = ["GRAPH_STAGES", "STAGES", "check_kernel_name", "graph_module", "stages"]
@@ -55,7 +57,8 @@ def stages(
                 kernels[variable.name_hint] = schedule_function(named, chosen)
         if stage == "tir":
             return str(kernels)
-        lowered = lower_kernels(kernels, chosen)
+        is_device = back_end_of(chosen).is_device
+        lowered = lower_for_device(kernels, chosen) if is_device else lower_kernels(kernels, chosen)
         if stage == "lowered":
             return str(lowered)
         built = generate(lowered, chosen)

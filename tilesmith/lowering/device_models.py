@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilesmith.ir import IRModule
+from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.devices import generate_with_kernels, host_of
@@ -19,7 +20,7 @@ from tilesmith.runtime.module import Module
 from tilesmith.target import Target
 from tilesmith.tir import transform as passes
 
-__all__ = ["build_model_for_device"]
+__all__ = ["build_model_for_device", "lower_for_device"]
 
 
 def build_model_for_device(
@@ -34,6 +35,14 @@ def build_model_for_device(
         whole = _lowered_kernels(kernels, target.with_host(host))
         whole.update(_lowered_entries(entries, on_host, target, host))
         return generate_with_kernels(whole, target, host)
+
+
+def lower_for_device(kernels: IRModule, target: Target) -> IRModule:
+    """Lower functions with threads; return their kernels without the functions of the host."""
+    lowered = _lowered_kernels(kernels, target.with_host(host_of(target)))
+    convention = CallingConv.DEVICE_KERNEL_LAUNCH
+    on_device = [f for f in lowered.functions.values() if f.attrs.get("calling_conv") == convention]
+    return IRModule({str(f.attrs["global_symbol"]): f for f in on_device})
 
 
 def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:
