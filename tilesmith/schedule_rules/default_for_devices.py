@@ -16,7 +16,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IntImm, PrimExpr, Var
 from tilesmith.schedule_rules.default_gpu_schedule import schedule_block, thread_count
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
-from tilesmith.schedule_rules.gpu import RULES
+from tilesmith.schedule_rules.gpu.rules import schedule_by_rules
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
@@ -34,14 +34,9 @@ _MOST_THREADS = 256
 
 def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
     """Apply the first rule that takes the function, else spread its blocks over threads."""
-    for rule in RULES:
-        try:
-            found = rule(sch.copy(), target)
-        except ScheduleError as error:  # a pattern that looked right, with loops that are not
-            record_fallback("schedule", rule.__name__, error)
-            continue
-        if found is not None:
-            return found
+    found = schedule_by_rules(sch, target)
+    if found is not None:
+        return found
     return _on_threads(sch, min(thread_count(target), _MOST_THREADS))
 
 

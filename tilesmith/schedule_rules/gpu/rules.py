@@ -15,7 +15,7 @@ from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 
-__all__ = ["RULES", "Rule", "first_rule"]
+__all__ = ["RULES", "Rule", "first_rule", "schedule_by_rules"]
 
 Rule = Callable[[Schedule, Target], Schedule | None]
 
@@ -24,9 +24,16 @@ RULES: tuple[Rule, ...] = (general_reduction, matmul, reduction, product, elemen
 
 def first_rule(func: PrimFunc, target: Target, rules: tuple[Rule, ...] = RULES) -> Schedule | None:
     """Return the schedule of the first rule that knows the function's pattern, else None."""
+    return schedule_by_rules(Schedule(func), target, rules)
+
+
+def schedule_by_rules(
+    sch: Schedule, target: Target, rules: tuple[Rule, ...] = RULES
+) -> Schedule | None:
+    """Return a copy of a schedule, changed by the first rule that knows the pattern, else None."""
     for rule in rules:
         try:
-            if (found := rule(Schedule(func), target)) is not None:
+            if (found := rule(sch.copy(), target)) is not None:
                 return found
         except ScheduleError as error:  # a pattern that looked right, with loops that are not
             record_fallback("schedule", rule.__name__, error)
