@@ -29,7 +29,9 @@ def main(var_A0: T.handle, var_T_transpose: T.handle):
     T.func_attr({"tir.noalias": True})
     n0 = T.int64(is_size_var=True)
     A0 = T.match_buffer(var_A0, (T.int64(1), T.int64(0), T.int64(1), T.int64(2), n0), "float64")
-    T_transpose = T.match_buffer(var_T_transpose, (T.int64(1), T.int64(0), T.int64(1), n0, T.int64(2)), "float64")
+    T_transpose = T.match_buffer(
+        var_T_transpose, (T.int64(1), T.int64(0), T.int64(1), n0, T.int64(2)), "float64"
+    )
     # with T.block("root"):
     compute = T.alloc_buffer((T.int64(1), T.int64(0), T.int64(1), T.int64(2), n0), "float64")
     for ax0, ax1, ax2, ax3, ax4 in T.grid(T.int64(1), T.int64(0), T.int64(1), T.int64(2), n0):
@@ -37,13 +39,17 @@ def main(var_A0: T.handle, var_T_transpose: T.handle):
             v_ax0, v_ax1, v_ax2, v_ax3, v_ax4 = T.axis.remap("SSSSS", [ax0, ax1, ax2, ax3, ax4])
             T.reads(A0[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4])
             T.writes(compute[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4])
-            compute[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4] = T.max(A0[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4], T.float64(0.0))
+            compute[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4] = T.max(
+                A0[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4], T.float64(0.0)
+            )
     for ax0, ax1, ax2, ax3, ax4 in T.grid(T.int64(1), T.int64(0), T.int64(1), n0, T.int64(2)):
         with T.block("T_transpose"):
             v_ax0, v_ax1, v_ax2, v_ax3, v_ax4 = T.axis.remap("SSSSS", [ax0, ax1, ax2, ax3, ax4])
             T.reads(compute[v_ax0, v_ax1, v_ax2, v_ax4, v_ax3])
             T.writes(T_transpose[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4])
-            T_transpose[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4] = compute[v_ax0, v_ax1, v_ax2, v_ax4, v_ax3]
+            T_transpose[v_ax0, v_ax1, v_ax2, v_ax3, v_ax4] = compute[
+                v_ax0, v_ax1, v_ax2, v_ax4, v_ax3
+            ]
 
 
 def schedule(sch):
