@@ -23,6 +23,8 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    coefficient_gcd,
+    exact_quotient,
     factors_of,
     is_index,
     of_atom,
@@ -135,6 +137,8 @@ class Prover:
             return True
         if depth <= 0 or high < 0:
             return False
+        # x * 3 - 4 >= 0 is x - 2 >= 0: facts about x are rounded before they are added
+        form = exact_quotient(form, coefficient_gcd(form))
         number = self.table.number(form)
         if number in seen:
             return False
