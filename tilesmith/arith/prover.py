@@ -111,11 +111,16 @@ class Prover:
         positive.
         """
         found = []
-        for atom in form.terms:
-            for part in atom.factors if isinstance(atom, Product) else (atom,):
-                size = self.facts.extents.get(part)
-                if size is not None:
-                    found.append(size)
+        stack: list[Atom] = list(form.terms)
+        while stack:
+            atom = stack.pop()
+            if atom.__class__ is Product:
+                stack += atom.factors
+            elif atom.__class__ is Split:
+                stack += atom.index.terms
+            size = self.facts.extents.get(atom)
+            if size is not None:
+                found.append(size)
         return frozenset(found)
 
     def _lowest(self, form: Sum) -> float:

@@ -377,12 +377,19 @@ class _Situation:
         yield Or(GE(a, low), GE(a, high)), GE(a, low)
 
     def of_extremes(self) -> Iterator[PrimExpr]:
-        """Yield what is true of minima and maxima of sums."""
+        """Yield what is true of minima and maxima of sums, also written as choices."""
         a, b = self.linear(), self.linear()
         yield LE(Min(a, b), a)
         yield GE(Max(a, b), b)
         yield LE(Min(b, a), Max(b, a))
         yield EQ(Min(a, b) + Max(a, b), a + b)
+        yield LE(b - 3, Max(a, b) - 3)
+        yield GE(self.number(2) - Min(a, b), self.number(2) - b)
+        yield LE(Min(a, b) * 3, a * 3)
+        yield GE(Max(Max(a, b), self.variables[0]), a)
+        yield LE(Min(self.variables[0], Min(a, b)), b)
+        yield GE(Select(LT(a, b), b, a), a)
+        yield LE(Select(LE(b, a), b, a), b)
 
 
 def _there_and_back(expr: PrimExpr) -> PrimExpr:
