@@ -290,7 +290,7 @@ COMPARISONS = [
     ("x * 8 + y < 60", "x * 8 + y < 60", "x in 0 8, y in 0 8"),
     ("y * 3 >= 3", "True", "x in 1 8, x < y * 3"),
     ("x * 6 + y * 3 > 2", "True", "z >= 1, z <= x * 6 + y * 3"),
-    ("k != z", "True", "k in -3 x-3, y in x x+3, z in y+1 y+5"),
+    ("k != z", "True", "k in -3 x-3, y in x x+3, z in y+1 y+5, z > k"),
     ("x < y", "True", "x < z, z < y"),
     ("x <= y", "True", "x <= z, z <= y"),
     ("x < y", "False", "y <= x"),

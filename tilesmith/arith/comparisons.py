@@ -195,11 +195,10 @@ class Comparisons:
         if self.facts.sum_facts and self.facts.inequalities and self._differs(difference):
             return False
         if self._worth_proving(difference):
-            # as far as for inequalities: x < y may be left out as known where it is assumed
             opposite, prove = times(difference, -1), self.prover.prove
-            if prove(shifted(difference, -1)) or prove(shifted(opposite, -1)):
+            if prove(shifted(difference, -1), 2) or prove(shifted(opposite, -1), 2):
                 return False
-            if self.facts.inequalities and prove(difference) and prove(opposite):
+            if self.facts.inequalities and prove(difference, 2) and prove(opposite, 2):
                 return True
         return None
 
