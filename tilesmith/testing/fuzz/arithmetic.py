@@ -377,7 +377,7 @@ class _Situation:
         yield Or(GE(a, low), GE(a, high)), GE(a, low)
 
     def of_extremes(self) -> Iterator[PrimExpr]:
-        """Yield what is true of minima and maxima of sums, also written as choices."""
+        """Yield what is true of minima and maxima of sums."""
         a, b = self.linear(), self.linear()
         yield LE(Min(a, b), a)
         yield GE(Max(a, b), b)
@@ -388,8 +388,6 @@ class _Situation:
         yield LE(Min(a, b) * 3, a * 3)
         yield GE(Max(Max(a, b), self.variables[0]), a)
         yield LE(Min(self.variables[0], Min(a, b)), b)
-        yield GE(Select(LT(a, b), b, a), a)
-        yield LE(Select(LE(b, a), b, a), b)
 
 
 def _there_and_back(expr: PrimExpr) -> PrimExpr:
