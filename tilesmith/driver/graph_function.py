@@ -11,7 +11,7 @@ data: those are reserved in the frame of the call (`runtime.frame`). Values that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,12 +21,7 @@ from tilesmith.driver.graph_cells import Cell, load_cells
 from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
 from tilesmith.driver.graph_liveness import LaterUses, to_overwrite
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
-from tilesmith.driver.graph_memory import (
-    BlockMemory,
-    FunctionMemory,
-    pointer_in,
-    pointer_table,
-)
+from tilesmith.driver.graph_memory import BlockMemory, FunctionMemory, pointer_in, pointer_table
 from tilesmith.driver.graph_signature import (
     GraphFunction,
     describe_input,
@@ -35,11 +30,8 @@ from tilesmith.driver.graph_signature import (
     sizes_function,
 )
 from tilesmith.driver.graph_sizes import (
-    SizeTable,
-    pairs_of_sizes,
-    sizes_of_vector,
-    vector_of_sizes,
-)
+    SizeTable, pairs_of_sizes, sizes_of_vector, vector_of_sizes,
+)  # fmt: skip
 from tilesmith.driver.graph_steps import (
     Step,
     access,
@@ -60,11 +52,8 @@ from tilesmith.driver.graph_values import (
     static_shape,
 )
 from tilesmith.driver.kernel_call import (
-    kernel_arguments,
-    packed_arguments,
-    size_assertion,
-    written_operands,
-)
+    kernel_arguments, packed_arguments, size_assertion, written_operands,
+)  # fmt: skip
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import (
@@ -81,12 +70,8 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import cast
 from tilesmith.relax import (
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+    PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo,
+)  # fmt: skip
 from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
@@ -159,6 +144,7 @@ class _Lowering:
         result = self.value(self.function.body.body)
         self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
+        self.steps = self.memory.arrange(self.steps, self._identity())
         touched = [step.storages for step in self.steps]
         sizes = self.memory.plan(touched, self.sizes.analyzer)
         results = leaves(result)
@@ -419,7 +405,7 @@ class _Lowering:
                 results[number].storage = arguments[index].storage
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
-        self._run_kernel(call, kernel, [*arguments, *kept], sizes)
+        self._run_kernel(call, kernel, [*arguments, *kept], results, sizes)
         return result
 
     def _call_kernel(self, call: relax.Call, kernel: GlobalVar, given: Any) -> TupleValue:
@@ -429,12 +415,13 @@ class _Lowering:
         operands = [one for one in arguments if not isinstance(one, ShapeValue)]
         written = written_operands(self.module[kernel], operands)
         self.overwritten.update([operand.storage for operand in written])
-        self._run_kernel(call, kernel, operands, sizes)
+        self._run_kernel(call, kernel, operands, written, sizes)
         return TupleValue([])
 
     def _run_kernel(
-        self, call: relax.Call, kernel: GlobalVar, operands: list[Any], sizes: list[PrimExpr]
-    ) -> None:
+        self, call: relax.Call, kernel: GlobalVar, operands: list[Any], written: list[Any],
+        sizes: list[PrimExpr],
+    ) -> None:  # fmt: skip
         function: PrimFunc = self.module[kernel]
         words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
@@ -449,9 +436,11 @@ class _Lowering:
                 return step
             return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
 
+        writes = [one.storage for one in written]
         self.steps += self.kernels.marks.around_kernel(
-            Step(run, touched), kernel.name_hint, place, function, operands
-        )
+            Step(run, touched, writes=writes, name=kernel.name_hint), kernel.name_hint, place,
+            function, operands,
+        )  # fmt: skip
 
     def _call_dps(self, call: relax.Call) -> Any:
         """Call a registered function with tensors of its own (see
@@ -580,6 +569,12 @@ class _Lowering:
         self.steps.append(self.memory.copy(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
+
+    def _identity(self) -> Callable[[Storage], Hashable]:
+        """Return what tells memory apart: inputs may be the same, where one is overwritten."""
+        if self.overwritten.isdisjoint(self.inputs):
+            return id
+        return lambda storage: "inputs" if storage in self.inputs else id(storage)
 
     def _metadata(self, result: Any, early: list[Any], sizes: list[PrimExpr]) -> dict[str, Any]:
         params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]

@@ -5,7 +5,8 @@
 
 The code is the same for all devices of a kind. Constants are copied to a device once, at the first
 call there. What a call has given to the device may still run when the call returns: the next one in
-the same stream follows it, so that workspaces are kept by stream.
+the same stream follows it, so that workspaces are kept by stream. A function whose code uses further
+streams lets that of the caller wait for them in the end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy
 
 from tilesmith.runtime.call import CompiledFunction, Expected, rebuild, split_sizes
 from tilesmith.runtime.device_models import check_device
+from tilesmith.runtime.device_streams import RunningCall
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, current_stream
@@ -57,10 +59,15 @@ class _Constants:
 
 
 class _Slots:
-    """The workspace of a running call: tensors of bytes, and the array of their addresses."""
+    """The workspace of a running call: tensors of bytes, and the array of their addresses; and its
+    streams, where it uses several.
+    """
 
-    def __init__(self, sizes: Sequence[int | None], extents: int, device: Device) -> None:
+    def __init__(
+        self, sizes: Sequence[int | None], extents: int, device: Device, streams: tuple[int, int]
+    ) -> None:
         self._device = device
+        self.running = RunningCall(device, *streams) if streams[0] > 1 else None
         self._tensors: list[NDArray | None] = [None] * len(sizes)
         self._table = (ctypes.c_void_p * max(len(sizes), 1))()
         self.address = ctypes.addressof(self._table)
@@ -112,7 +119,7 @@ class DeviceFunction(CompiledFunction):
             slots = kept.pop()
         except IndexError:
             extents = 0 if self._shapes_function is None else self._count_of_sizes
-            slots = _Slots(self._slots, extents, self.device)
+            slots = _Slots(self._slots, extents, self.device, self.signature.streams)
         try:
             return self._run_with(slots, arguments)
         finally:
@@ -124,7 +131,8 @@ class DeviceFunction(CompiledFunction):
         """
         extents = 0 if self._shapes_function is None else self._count_of_sizes
         arguments = self._flatten(inputs)
-        return BoundCall(self, arguments, _Slots(self._slots, extents, self.device))
+        slots = _Slots(self._slots, extents, self.device, self.signature.streams)
+        return BoundCall(self, arguments, slots)
 
     def _can_take(self, inputs: Sequence[Any]) -> bool:
         """Return whether tensors of constant sizes can be used as they are."""
@@ -149,8 +157,12 @@ class DeviceFunction(CompiledFunction):
 
     def call_on(self, slots: _Slots, arguments: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Call the code with tensors that fit."""
-        constants = self._device_constants.address()
-        self._function(*arguments, *outputs, constants, slots.address, self._place[1])
+        memory = (self._device_constants.address(), slots.address, self._place[1])
+        if slots.running is None:
+            self._function(*arguments, *outputs, *memory)
+            return
+        with slots.running.entered() as number:
+            self._function(*arguments, *outputs, *memory, number)
 
     def prepared(
         self, slots: _Slots, arguments: Sequence[Any]

@@ -63,6 +63,20 @@ class Timer(ABC):
         """Wait for the work that was given until now; return the seconds that it took."""
 
 
+class StreamEvent(ABC):
+    """A point in the work of a stream, for which other streams can wait."""
+
+    @abstractmethod
+    def record(self, stream: Any = None) -> None:
+        """Let the event happen when a stream (by default that of this thread) has done what it was
+        given.
+        """
+
+    @abstractmethod
+    def wait(self, stream: Any) -> None:
+        """Let what a stream is given from now on begin after the event; the host does not wait."""
+
+
 class DeviceAPI:
     """What the runtime needs from a kind of device. Sources of other kinds subclass it and
     register an object in DEVICE_APIS.
@@ -123,6 +137,18 @@ class DeviceAPI:
 
     def set_raw_stream(self, device_id: int, stream: Any) -> None:
         """Let the work of this thread go to a queue."""
+        raise self._without_streams()
+
+    def create_side_stream(self, device_id: int) -> Any:
+        """Return a new queue of work that only events order with the others, the default one too."""
+        return self.create_raw_stream(device_id)
+
+    def has_stream(self, device_id: int, stream: Any) -> bool:
+        """True for a queue that was made here and lives."""
+        return False
+
+    def event(self, device_id: int) -> StreamEvent:
+        """Return a new event."""
         raise self._without_streams()
 
     def _without_streams(self) -> UnsupportedError:
@@ -257,6 +283,9 @@ class Device:
 
     def free_raw_stream(self, stream: Any) -> None:
         """Release a stream of `create_raw_stream`."""
+        from tilesmith.runtime.device_streams import forget
+
+        forget(self, getattr(stream, "value", stream))
         self.api.free_raw_stream(self.device_id, stream)
 
     def set_raw_stream(self, stream: Any) -> None:

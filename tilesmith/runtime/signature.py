@@ -97,6 +97,7 @@ class Signature:
     function: str
     has_frame: bool = False
     slots: tuple[int | None, ...] = ()
+    streams: tuple[int, int] = (1, 0)  # how many of a device it uses, and how many events
     is_on_host: bool = False
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
@@ -126,6 +127,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         function = str(metadata.get("function", name))
         has_frame = bool(metadata.get("has_frame", False))
         slots = tuple([_slot(size) for size in metadata.get("slots", ())])
+        streams = _streams(metadata.get("streams", {"count": 1, "events": 0}))
     except (KeyError, TypeError, ValueError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
             f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
@@ -144,7 +146,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
     return Signature(
         name, params, result, symbols, workspace, shapes, function, has_frame, slots,
-        bool(metadata.get("on_host", False)), metadata,
+        streams, bool(metadata.get("on_host", False)), metadata,
     )  # fmt: skip
 
 
@@ -152,6 +154,13 @@ def _slot(size: Any) -> int | None:
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise TypeError(f"a slot of {size!r} bytes is not valid")
     return size
+
+
+def _streams(entry: Mapping[str, Any]) -> tuple[int, int]:
+    count, events = entry["count"], entry["events"]
+    if not (type(count) is type(events) is int and 1 <= count <= 1024 and 0 <= events < 1 << 20):
+        raise TypeError(f"{count!r} streams with {events!r} events are not valid")
+    return count, events
 
 
 def _is_static(shape: Sequence[Extent]) -> bool:

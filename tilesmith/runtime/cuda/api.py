@@ -121,6 +121,18 @@ class CudaAPI(MemoryAPI):
         """Let launches, copies and allocations of this thread go to a stream."""
         streams.select(device_id, stream)
 
+    def create_side_stream(self, device_id: int) -> int:
+        """Return a new stream that the default stream does not wait for."""
+        return streams.create(device_id, is_ordered=False)
+
+    def has_stream(self, device_id: int, stream: Any) -> bool:
+        """True for a stream of the device that was made here and lives."""
+        return streams.is_made(device_id, streams.handle_of(stream))
+
+    def event(self, device_id: int) -> streams.Event:
+        """Return an event that orders streams."""
+        return streams.Event(device_id, has_time=False)
+
 
 def _name(device_id: int) -> str:
     text = ctypes.create_string_buffer(256)

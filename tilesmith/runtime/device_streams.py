@@ -1,0 +1,118 @@
+"""Runs the branches of a model on several streams of a device (`driver.graph_streams`).
+
+    running = RunningCall(opencl(0), count=2, events=3)
+    with running.entered() as number:          stream 0 is that of the caller
+        native code(…, number)
+
+The code chooses streams and marks events by calls of the functions below. Side streams belong to a
+stream of callers, and are shared by all models that it runs; events belong to a running call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tilesmith.runtime.devices import Device, StreamEvent
+from tilesmith.runtime.ffi import current_stream, set_current_stream
+from tilesmith.runtime.registry import register_func
+
+__all__ = ["RunningCall", "forget", "side_streams"]
+
+_lock = threading.Lock()
+_sides: dict[tuple[int, int, int], list[Any]] = {}
+_numbers = itertools.count(1)
+_running: dict[int, RunningCall] = {}
+
+
+def side_streams(device: Device, stream: int) -> list[Any]:
+    """Return the side streams that a stream of callers has so far."""
+    return list(_sides.get((device.device_type, device.device_id, stream), ()))
+
+
+def _sides_of(device: Device, stream: int, count: int) -> list[Any]:
+    """Return so many side streams of a stream of callers."""
+    with _lock:
+        found = _sides.setdefault((device.device_type, device.device_id, stream), [])
+        found[:] = [one for one in found if device.api.has_stream(device.device_id, one)]
+        while len(found) < count:
+            found.append(device.api.create_side_stream(device.device_id))
+        return found[:count]
+
+
+def forget(device: Device, stream: int) -> None:
+    """Release the side streams of a stream that goes away."""
+    with _lock:
+        found = _sides.pop((device.device_type, device.device_id, stream), [])
+    for one in found:
+        if device.api.has_stream(device.device_id, one):
+            device.api.free_raw_stream(device.device_id, one)
+
+
+class RunningCall:
+    """The streams and events of a call; it may be used again, but not by two calls at once."""
+
+    def __init__(self, device: Device, count: int, events: int) -> None:
+        self._device, self._count = device, count
+        self._place = (device.device_type, device.device_id)
+        self._number_of_events = events
+        self._events: list[StreamEvent] = []
+        self._streams: list[Any] = []
+
+    @contextmanager
+    def entered(self) -> Iterator[int]:
+        """Give native code a number for this call; then go back to the caller's stream."""
+        api, device_id = self._device.api, self._device.device_id
+        stream = current_stream(*self._place)
+        self._streams = [stream, *_sides_of(self._device, stream, self._count - 1)]
+        while len(self._events) < self._number_of_events:
+            self._events.append(api.event(device_id))
+        number = next(_numbers)
+        _running[number] = self
+        try:
+            yield number
+        except BaseException:
+            set_current_stream(*self._place, stream)
+            self._join()  # the memory of the call is free for what the caller's stream does next
+            raise
+        finally:
+            del _running[number]
+            set_current_stream(*self._place, stream)
+
+    def use(self, stream: int, events: tuple[int, ...]) -> None:
+        """Let the work that follows go to a stream, behind events."""
+        handle = self._streams[stream]
+        set_current_stream(*self._place, handle)
+        for number in events:
+            self._events[number].wait(handle)
+
+    def record(self, event: int) -> None:
+        """Mark what this thread's stream has been given so far."""
+        self._events[event].record(current_stream(*self._place))
+
+    def _join(self) -> None:
+        """Let the caller's stream wait for all others, after an error: what cannot be waited for
+        any more does nothing any more.
+        """
+        try:
+            for one in self._streams[1:]:
+                event = self._device.api.event(self._device.device_id)
+                event.record(one)
+                event.wait(self._streams[0])
+        except Exception:  # noqa: BLE001
+            return
+
+
+@register_func("tilesmith.runtime.use_stream", override=True)
+def use_stream(number: int, stream: int, *events: int) -> None:
+    """Let the work of a running call that follows go to one of its streams, behind events."""
+    _running[number].use(stream, events)
+
+
+@register_func("tilesmith.runtime.record_event", override=True)
+def record_event(number: int, event: int) -> None:
+    """Mark in the stream of a running call what it has been given so far."""
+    _running[number].record(event)
