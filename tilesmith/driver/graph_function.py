@@ -11,7 +11,7 @@ data: those are reserved in the frame of the call (`runtime.frame`). Values that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -30,8 +30,11 @@ from tilesmith.driver.graph_signature import (
     sizes_function,
 )
 from tilesmith.driver.graph_sizes import (
-    SizeTable, pairs_of_sizes, sizes_of_vector, vector_of_sizes,
-)  # fmt: skip
+    SizeTable,
+    pairs_of_sizes,
+    sizes_of_vector,
+    vector_of_sizes,
+)
 from tilesmith.driver.graph_steps import (
     Step,
     access,
@@ -41,6 +44,7 @@ from tilesmith.driver.graph_steps import (
     reservation,
     sequence,
 )
+from tilesmith.driver.graph_streams import identity
 from tilesmith.driver.graph_values import (
     ConstantTable,
     ScalarValue,
@@ -52,8 +56,11 @@ from tilesmith.driver.graph_values import (
     static_shape,
 )
 from tilesmith.driver.kernel_call import (
-    kernel_arguments, packed_arguments, size_assertion, written_operands,
-)  # fmt: skip
+    kernel_arguments,
+    packed_arguments,
+    size_assertion,
+    written_operands,
+)
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import (
@@ -70,8 +77,12 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import cast
 from tilesmith.relax import (
-    PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo,
-)  # fmt: skip
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
@@ -144,7 +155,7 @@ class _Lowering:
         result = self.value(self.function.body.body)
         self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
-        self.steps = self.memory.arrange(self.steps, self._identity())
+        self.steps = self.memory.arrange(self.steps, identity(self.inputs, self.overwritten))
         touched = [step.storages for step in self.steps]
         sizes = self.memory.plan(touched, self.sizes.analyzer)
         results = leaves(result)
@@ -569,12 +580,6 @@ class _Lowering:
         self.steps.append(self.memory.copy(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
-
-    def _identity(self) -> Callable[[Storage], Hashable]:
-        """Return what tells memory apart: inputs may be the same, where one is overwritten."""
-        if self.overwritten.isdisjoint(self.inputs):
-            return id
-        return lambda storage: "inputs" if storage in self.inputs else id(storage)
 
     def _metadata(self, result: Any, early: list[Any], sizes: list[PrimExpr]) -> dict[str, Any]:
         params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]

@@ -47,9 +47,7 @@ class FunctionMemory(Protocol):
     def params(self) -> Sequence[Var]:
         """The parameters through which the function gets it."""
 
-    def arrange(
-        self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]
-    ) -> list[Step]:
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
         """Return the steps as the device carries them out, before their memory is planned. Storages
         of one identity may be the same memory.
         """
@@ -76,9 +74,7 @@ class BlockMemory:
         self._plan = plan
         self.params: Sequence[Var] = [self._address]
 
-    def arrange(
-        self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]
-    ) -> list[Step]:
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
         """Return the steps: the host carries them out one after the other."""
         return list(steps)
 
@@ -113,9 +109,7 @@ class SlotMemory:
         self._device = Var("device", "int64")
         self.params: Sequence[Var] = [self._address, self._device]
 
-    def arrange(
-        self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]
-    ) -> list[Step]:
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
         """Return the steps with what distributes them to streams."""
         if self._streams == 1:
             return list(steps)

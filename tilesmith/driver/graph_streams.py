@@ -13,7 +13,7 @@ events make anyway says that all uses of the first one are over (`StreamPlan.pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 from tilesmith.tir import Evaluate, Stmt, stmt_seq
 
-__all__ = ["StreamPlan", "plan_streams", "stream_count"]
+__all__ = ["StreamPlan", "identity", "plan_streams", "stream_count"]
 
 _MOST = 32
 
@@ -155,11 +155,22 @@ def _between(before: Sequence[Stmt], step: Step, after: Sequence[Stmt]) -> Step:
     return replace(step, bind=bind_all)
 
 
+def identity(
+    inputs: Collection[Storage], overwritten: set[Storage]
+) -> Callable[[Storage], Hashable]:
+    """Return what tells memory apart: callers may give the same tensor for several inputs, which
+    matters where one of them is overwritten.
+    """
+    if overwritten.isdisjoint(inputs):
+        return id
+    return lambda storage: "inputs" if storage in inputs else id(storage)
+
+
 def plan_streams(
-    steps: Sequence[Step], most: int, identity: Callable[[Storage], Hashable]
+    steps: Sequence[Step], most: int, identity_of: Callable[[Storage], Hashable]
 ) -> StreamPlan:
     """Give each step that works on the device one of at most ``most`` streams, and find the events
-    that order them. Storages of one ``identity`` may be the same memory.
+    that order them. Storages of one identity may be the same memory.
     """
     planner = _Planner(most)
     uses: dict[Hashable, _Uses] = {}
@@ -168,10 +179,10 @@ def plan_streams(
             planner.places.append(None)
             continue
         written = step.storages if step.writes is None else step.writes
-        fresh = [one for one in step.storages if one.is_workspace and identity(one) not in uses]
+        fresh = [one for one in step.storages if one.is_workspace and identity_of(one) not in uses]
         changed = [one for one in (*written, *fresh) if not one.is_constant]
-        touched = dict.fromkeys([identity(one) for one in step.storages], False)
-        touched.update(dict.fromkeys([identity(one) for one in changed], True))
+        touched = dict.fromkeys([identity_of(one) for one in step.storages], False)
+        touched.update(dict.fromkeys([identity_of(one) for one in changed], True))
         needs: set[int] = set()
         for key, is_written in touched.items():
             found = uses.setdefault(key, _Uses())
@@ -242,7 +253,7 @@ class _Planner:
         self.places.append(made)
 
     def _is_new(self, step: int, made: _Place) -> bool:
-        """Return whether a stream has to wait for a step; it then knows what that has waited for."""
+        """Return whether a stream has to wait for a step; it then knows what that waited for."""
         other = self._of(step)
         if made.clock[other.stream] >= other.position:
             return False

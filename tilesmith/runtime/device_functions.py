@@ -5,7 +5,7 @@
 
 The code is the same for all devices of a kind. Constants are copied to a device once, at the first
 call there. What a call has given to the device may still run when the call returns: the next one in
-the same stream follows it, so that workspaces are kept by stream. A function whose code uses further
+the same stream follows it, so that workspaces are kept by stream. A function whose code uses more
 streams lets that of the caller wait for them in the end.
 """
 

@@ -102,7 +102,7 @@ class RunningCall:
                 event = self._device.api.event(self._device.device_id)
                 event.record(one)
                 event.wait(self._streams[0])
-        except Exception:  # noqa: BLE001
+        except Exception:
             return
 
 

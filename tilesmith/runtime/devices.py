@@ -140,7 +140,7 @@ class DeviceAPI:
         raise self._without_streams()
 
     def create_side_stream(self, device_id: int) -> Any:
-        """Return a new queue of work that only events order with the others, the default one too."""
+        """Return a new queue of work that only events order with others, the default one too."""
         return self.create_raw_stream(device_id)
 
     def has_stream(self, device_id: int, stream: Any) -> bool:

@@ -17,8 +17,8 @@ from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
 
 __all__ = [
-    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "is_made", "is_recorded",
-    "join", "select", "stream_of",
+    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "is_made",
+    "is_recorded", "join", "select", "stream_of",
 ]  # fmt: skip
 
 CUDA = DEVICE_TYPES["cuda"]

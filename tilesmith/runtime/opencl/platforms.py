@@ -27,7 +27,8 @@ from tilesmith.support.knobs import knobs
 
 __all__ = [
     "OPENCL", "checked", "context", "create_queue", "device", "device_count", "finish",
-    "free_queue", "has_queue", "known_queue", "package", "problem", "queue", "queue_of", "select_queue",
+    "free_queue", "has_queue", "known_queue", "package", "problem", "queue", "queue_of",
+    "select_queue",
 ]  # fmt: skip
 
 OPENCL = DEVICE_TYPES["opencl"]
