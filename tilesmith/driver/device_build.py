@@ -48,6 +48,7 @@ class HostParts:
 
     def __init__(self, divided: Programs, target: Target) -> None:
         self.names = divided.on_host
+        self._places = divided.places
         self._device_type = device_type_of(target)
         self._host = target if self._device_type is None else host_of(target)
         self._kernels = KernelTable(divided.module, self._host)
@@ -66,8 +67,11 @@ class HostParts:
     def describe(self, lowered: Sequence[GraphFunction]) -> None:
         """Mark the functions in their metadata."""
         for one in lowered:
-            if str(one.function.attrs["global_symbol"]) in self.names:
+            name = str(one.function.attrs["global_symbol"])
+            if name in self.names:
                 one.metadata["on_host"] = True
+            elif self._places.get(name, 0) > 0:
+                one.metadata["device"] = self._places[name]
 
     def objects(self) -> list[bytes]:
         """Compile the kernels of the host, with what they share."""

@@ -239,6 +239,8 @@ def _metadata(
     }
     if back_end_of(target).is_device:
         metadata["device"] = device_name(target)
+        if divided.where is not None and len(divided.where.numbers) > 1:
+            metadata["device_numbers"] = divided.where.numbers
     return metadata
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.call import CompiledFunction, Expected, rebuild, split_sizes
-from tilesmith.runtime.device_models import check_device
+from tilesmith.runtime.device_models import check_count, check_device
 from tilesmith.runtime.device_streams import RunningCall
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
@@ -234,11 +234,11 @@ def _elsewhere(what: str, place: tuple[int, int], device: Device) -> TargetError
 
 
 class DeviceFunctions:
-    """The functions of a model on one device, by name."""
+    """The functions of a model on its devices, by name."""
 
     def __init__(
         self,
-        device: Device,
+        devices: Sequence[Device],
         signatures: Mapping[str, Signature],
         programs: Mapping[str, Any],
         constants: Sequence[numpy.ndarray],
@@ -247,15 +247,15 @@ class DeviceFunctions:
         copies_inputs: bool = True,
     ) -> None:
         """``host_constants`` is the address of the addresses of the constants on the host."""
-        self.device = device
+        self.devices, self.device = tuple(devices), devices[0]
         self._host_constants = host_constants
         self._signatures, self._library = signatures, library
-        self._constants = _Constants(constants, device)
+        self._constants = [_Constants(constants, one) for one in devices]
         self._copies_inputs = copies_inputs
         self._made: dict[str, CompiledFunction] = {}
         move = self._moved if copies_inputs else self._refused
         self._programs = {
-            name: Program(name, entry, self.get_function, constants, device, move)
+            name: Program(name, entry, self.get_function, constants, self.devices, move)
             for name, entry in programs.items()
         }
 
@@ -292,8 +292,8 @@ class DeviceFunctions:
             signature,
             library.get_function(signature.function),
             None if shapes is None else library.get_function(shapes),
-            self._constants,
-            self.device,
+            self._constants[signature.device],
+            self.devices[signature.device],
             self._copies_inputs,
             keep_alive=library,
         )
@@ -315,7 +315,7 @@ class DeviceFunctions:
         return value
 
     def _place(self, data: Mapping[str, Any]) -> Device:
-        return cpu() if data.get("on_host") else self.device
+        return cpu() if data.get("on_host") else self.devices[data.get("device", 0)]
 
 
 def _fields_of(data: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
@@ -335,20 +335,29 @@ class OnDevices:
         constants: Sequence[numpy.ndarray],
         library: Callable[[], Library],
         host_constants: int,
+        numbers: Sequence[int] = (0,),
     ) -> None:
         self._kind = kind
         self._parts = (signatures, programs, constants, library, host_constants)
-        self._made: dict[tuple[Device, bool], DeviceFunctions] = {}
+        self._numbers = numbers
+        self._made: dict[tuple[tuple[Device, ...], bool], DeviceFunctions] = {}
 
-    def __call__(self, device: Device, copies_inputs: bool = True) -> DeviceFunctions:
-        """Return the functions on a device. Inputs that are elsewhere are copied to it, or refused.
-        Raises TargetError for another type of device than the model's.
+    def __call__(
+        self, device: Device, copies_inputs: bool = True, others: Sequence[Device] = ()
+    ) -> DeviceFunctions:
+        """Return the functions on a device, and on ``others`` where the model uses several. Inputs
+        that are elsewhere are copied there, or refused. Raises TargetError for another type of
+        device than the model's, and for fewer devices than it needs.
         """
-        check_device(self._kind, device)
-        found = self._made.get((device, copies_inputs))
+        devices = (device, *others)
+        for one in devices:
+            check_device(self._kind, one)
+        check_count(self._kind, self._numbers, devices)
+        found = self._made.get((devices, copies_inputs))
         if found is None:
-            found = DeviceFunctions(device, *self._parts, copies_inputs)
-            self._made[device, copies_inputs] = found
+            found = self._made[devices, copies_inputs] = DeviceFunctions(
+                devices, *self._parts, copies_inputs
+            )
         return found
 
 

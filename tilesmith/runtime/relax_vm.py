@@ -118,7 +118,10 @@ class VirtualMachine:
                 f"no inputs are set for '{func_name}'", notes=("call set_input first",)
             )
         values, named = self._inputs[func_name]
-        self._outputs[func_name] = self[func_name](*values, **named)
+        model = self.module
+        is_divided = isinstance(model, ModelOnDevice) and len(model.devices) > 1
+        function = model.copying(func_name) if is_divided else self[func_name]
+        self._outputs[func_name] = function(*values, **named)
 
     def get_outputs(self, func_name: str) -> Any:
         """Return the result of the last `invoke_stateful`."""

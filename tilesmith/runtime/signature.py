@@ -11,6 +11,10 @@ The metadata of one function is JSON data:
      "has_frame": false,              whether it takes a frame (optional)
      "slots": [1024, null],           bytes of each slot of a workspace on a device, null where the
                                       shapes function tells them (optional)
+     "streams": {"count": 2, "events": 3, "order": […]},
+                                      what it uses of the streams of a device (optional); the order
+                                      of its work is for those who look
+     "device": 1,                     position of its device among those of the model (optional, 0)
      "on_host": true                  it computes on the host, in a model for a device (optional)}
 
     PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
@@ -99,6 +103,7 @@ class Signature:
     slots: tuple[int | None, ...] = ()
     streams: tuple[int, int] = (1, 0)  # how many of a device it uses, and how many events
     is_on_host: bool = False
+    device: int = 0  # its position among the devices of the model
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -127,6 +132,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         function = str(metadata.get("function", name))
         has_frame = bool(metadata.get("has_frame", False))
         slots = tuple([_slot(size) for size in metadata.get("slots", ())])
+        place = int(metadata.get("device", 0))
         streams = _streams(metadata.get("streams", {"count": 1, "events": 0}))
     except (KeyError, TypeError, ValueError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
@@ -146,7 +152,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
     return Signature(
         name, params, result, symbols, workspace, shapes, function, has_frame, slots,
-        streams, bool(metadata.get("on_host", False)), metadata,
+        streams, bool(metadata.get("on_host", False)), place, metadata,
     )  # fmt: skip
 
 
