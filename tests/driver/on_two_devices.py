@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import tilesmith
-from tilesmith import relax
+from tilesmith import relax, relay
+from tilesmith.contrib import graph_executor
 from tilesmith.ir import VDevice
 from tilesmith.ir.transform import PassContext
 from tilesmith.relax import op
@@ -128,8 +129,26 @@ def random_model(seed):
         close(found, (FIRST, SECOND)[place], np.abs(wanted))
 
 
+def relay_program():
+    """A program of relay with annotations: its parts are on both devices and on the host."""
+    a, b = (relay.var(name, shape=(4, 4)) for name in "ab")
+    on = relay.annotation.on_device
+    product = on(relay.nn.dense(on(relay.add(a, a), FIRST), b), SECOND)
+    program = relay.Function([a, b], relay.tanh(on(relay.exp(product), tilesmith.cpu())))
+    library = relay.build(program, {"cpu": "llvm", "opencl": "opencl"})
+    functions = library.module.metadata["functions"].values()
+    assert [(one.get("on_host", False), one.get("device", 0)) for one in functions] == [
+        (False, 0), (False, 1), (True, 0), (False, 0),
+    ]  # fmt: skip
+    executor = graph_executor.GraphModule(library["default"](tilesmith.cpu(), FIRST, SECOND))
+    first, second = np.random.default_rng(3).uniform(-1, 1, (2, 4, 4)).astype("float32")
+    executor.run(a=first, b=second)
+    close(executor.get_output(0), FIRST, np.tanh(np.exp(2 * first @ second.T)))
+
+
 if __name__ == "__main__":
     three_places()
-    for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 3):
+    relay_program()
+    for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 2):
         random_model(number)
     print("all right")

@@ -1,10 +1,6 @@
 """Whole models run on a device: PoCL, OpenCL on the CPU."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,54 +189,3 @@ def test_two_devices(tmp_path):
 def test_more_devices_are_refused():
     with pytest.raises(UnsupportedError, match="'main' has a tensor on 'opencl'"):
         relax.build(TwoDevices, target="cuda")
-
-
-@needs_device
-def test_several_devices_of_a_type():
-    """PoCL has several devices where it is told so when it is loaded: in another process."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.driver.on_two_devices"],
-        env={**os.environ, "POCL_DEVICES": "pthread pthread"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    if "there is no opencl(1)" in run.stderr:
-        pytest.skip("only PoCL can be told to have several devices")
-    assert run.stdout == "all right\n", run.stderr
-
-
-@I.ir_module
-class Mixed:
-    I.module_global_infos({"vdevice": [I.vdevice("opencl", 0), I.vdevice("opencl", 3)]})
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32", "opencl:0"), y: R.Tensor((4,), "float32", "opencl:1")):
-        with R.dataflow():
-            z = R.add(x, y)
-            R.output(z)
-        return z
-
-    @R.function
-    def other(y: R.Tensor((4,), "float32", "opencl:1")):
-        R.func_attr({"global_symbol": "other"})
-        with R.dataflow():
-            z = R.exp(y)
-            R.output(z)
-        return z
-
-
-def test_tensors_of_two_devices_are_not_mixed():
-    with pytest.raises(UnsupportedError, match="tensors on several devices, number 0, 3") as caught:
-        relax.build(Mixed, target="opencl")
-    assert "R.to_vdevice" in str(caught.value)
-
-
-def test_functions_on_different_devices():
-    module = Mixed.clone()
-    x = relax.Var("x", module["main"].params[0].struct_info)
-    module["main"] = relax.Function([x], relax.SeqExpr([], x), attrs={"global_symbol": "main"})
-    metadata = relax.build(module, target="opencl").metadata
-    assert metadata["device_numbers"] == [0, 3] and not metadata["programs"]
-    places = {name: one.get("device", 0) for name, one in metadata["functions"].items()}
-    assert places == {"main": 0, "other": 1}

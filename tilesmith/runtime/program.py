@@ -51,7 +51,7 @@ from tilesmith.runtime.program_frames import (
 )
 from tilesmith.runtime.program_host import OPERATIONS, on_device
 from tilesmith.runtime.registry import get_global_func
-from tilesmith.runtime.signature import Signature
+from tilesmith.runtime.signature import Signature, signature_of_types
 from tilesmith.support.errors import (
     ArtifactError,
     ShapeError,
@@ -102,6 +102,7 @@ class Program:
             self._registers = max(int(data["registers"]), len(self.input_names))
             reader = _Reader(find, constants, self._registers, devices or (cpu(),))
             self._types = [one["type"] for one in data["params"]]
+            self._result = data["result"]
             self._params = [reader.type(one) for one in self._types]
             self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
         except (
@@ -119,11 +120,16 @@ class Program:
 
     @property
     def signature(self) -> Signature:
-        """Raise an error: only native functions have fixed types of inputs and results."""
-        raise UnsupportedError(
-            f"'{self.name}' runs step by step: its inputs have no fixed types",
-            notes=("call it from Python with its inputs",),
-        )
+        """The types of inputs and results; UnsupportedError if they are not all tensors, shapes and
+        numbers whose sizes are known or have names.
+        """
+        found = signature_of_types(self.name, self.input_names, self._types, self._result)
+        if found is None:
+            raise UnsupportedError(
+                f"'{self.name}' runs step by step: its inputs have no fixed types",
+                notes=("call it from Python with its inputs",),
+            )
+        return found
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.input_names)})"

@@ -212,3 +212,38 @@ def _result(entry: Mapping[str, Any]) -> Result:
     if kind == "none":
         return Result(kind)
     raise TypeError(f"unknown kind of result '{kind}'")
+
+
+def signature_of_types(
+    name: str, names: Sequence[str], types: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> Signature | None:
+    """Return the signature of a program of steps (`runtime.program`) by the types of its inputs
+    and its result; None where one of them is not known before it runs.
+    """
+    params = [_plain(one, kind) for one, kind in zip(names, types)]
+    made = _plain("result", result)
+    if made is None or None in params:
+        return None
+    try:
+        read = tuple([_parameter(one) for one in params if one is not None])
+        return Signature(name, read, _result(made), (), None, None, name)
+    except TilesmithError:
+        return None
+
+
+def _plain(name: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a type of a program as an entry of a signature; None if it says too little."""
+    found = {"name": name, "kind": kind["kind"]}
+    if kind["kind"] == "tuple":
+        fields = [_plain(f"{name}_{place}", one) for place, one in enumerate(kind["fields"])]
+        return None if None in fields else {**found, "fields": fields}
+    if kind["kind"] == "prim":
+        return {**found, "dtype": kind["dtype"]}
+    if kind["kind"] not in ("tensor", "shape") or kind["shape"] is None:
+        return None
+    if not all(isinstance(size, (int, str)) for size in kind["shape"]):
+        return None
+    is_tensor = kind["kind"] == "tensor"
+    if is_tensor and not kind["dtype"]:
+        return None
+    return {**found, "shape": kind["shape"], **({"dtype": kind["dtype"]} if is_tensor else {})}
