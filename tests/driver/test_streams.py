@@ -226,6 +226,7 @@ def test_order(model):
     assert model.metadata["functions"]["main"]["streams"] == {
         "count": 2, "events": 2, "order": ORDER,
     }  # fmt: skip
+    assert "streams of main: 2, ordered by 2 events" in model.stats()
 
 
 @needs_device

@@ -30,7 +30,7 @@ from tilesmith.runtime.program import Program
 from tilesmith.runtime.program_host import moved
 from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.signature import Signature
-from tilesmith.support.errors import TargetError, UnknownNameError
+from tilesmith.support.errors import ArtifactError, TargetError, UnknownNameError
 
 __all__ = ["BoundCall", "DeviceFunction", "DeviceFunctions", "OnDevices"]
 
@@ -288,6 +288,9 @@ class DeviceFunctions:
                 self._host_constants,
                 keep_alive=library,
             )
+        if not 0 <= signature.device < len(self.devices):
+            raise ArtifactError(f"'{name}' is for device number {signature.device} of the model, "
+                                f"which uses {len(self.devices)}")  # fmt: skip
         return DeviceFunction(
             signature,
             library.get_function(signature.function),

@@ -471,6 +471,9 @@ class Executable:
             workspace = signature.workspace_bytes
             text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
             lines.append(f"workspace of {signature.name}: {text}")
+            if signature.streams[0] > 1:
+                count, events = signature.streams
+                lines.append(f"streams of {signature.name}: {count}, ordered by {events} events")
         lines.append(f"constants: {len(self._constants)} ({size} bytes)")
         return "\n".join(lines)
 

@@ -166,10 +166,12 @@ class VirtualMachine:
         file.
         """
         function, device = self[func_name], self.device or cpu()
+        devices = getattr(self.module, "devices", (device,))
         before = profiled_stretches()
         begin = time.perf_counter()
         function(*args, **kwargs)
-        device.sync()
+        for one in devices:
+            one.sync()
         whole = time.perf_counter() - begin
         spans = {func_name: (1, whole)}
         for number, stretch in profiled_stretches().items():
