@@ -229,7 +229,7 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return what the runtime has to know of a model (`runtime.executable`)."""
     kernels = [v.name_hint for v, one in divided.module.items() if isinstance(one, PrimFunc)]
-    metadata = {
+    metadata: dict[str, Any] = {
         "functions": functions,
         "constants": list(constants.arrays),
         "target": str(target),

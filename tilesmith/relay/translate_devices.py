@@ -64,7 +64,8 @@ class _Scope(Scope):
         """Translate a call of an operator or of a function."""
         if not _is_call(call, "device_copy"):
             return super().call(call)
-        place = self.module.device_of(call.attrs.dst_virtual_device, call)
+        attrs: Any = call.attrs
+        place = self.module.device_of(attrs.dst_virtual_device, call)
         return self.builder.emit(operators.to_vdevice(self.find(call.args[0]), place))
 
 

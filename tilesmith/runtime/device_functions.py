@@ -161,7 +161,7 @@ class DeviceFunction(CompiledFunction):
         if slots.running is None:
             self._function(*arguments, *outputs, *memory)
             return
-        with slots.running.entered() as number:
+        with slots.running as number:
             self._function(*arguments, *outputs, *memory, number)
 
     def prepared(

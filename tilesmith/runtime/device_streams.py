@@ -1,7 +1,7 @@
 """Runs the branches of a model on several streams of a device (`driver.graph_streams`).
 
     running = RunningCall(opencl(0), count=2, events=3)
-    with running.entered() as number:          stream 0 is that of the caller
+    with running as number:                    stream 0 is that of the caller
         native code(…, number)
 
 The code chooses streams and marks events by calls of the functions below. Side streams belong to a
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tilesmith.runtime.devices import Device, StreamEvent
@@ -37,7 +36,8 @@ def _sides_of(device: Device, stream: int, count: int) -> list[Any]:
     """Return so many side streams of a stream of callers."""
     with _lock:
         found = _sides.setdefault((device.device_type, device.device_id, stream), [])
-        found[:] = [one for one in found if device.api.has_stream(device.device_id, one)]
+        if not all(device.api.serves(device.device_id, one) for one in found):
+            found.clear()
         while len(found) < count:
             found.append(device.api.create_side_stream(device.device_id))
         return found[:count]
@@ -47,9 +47,8 @@ def forget(device: Device, stream: int) -> None:
     """Release the side streams of a stream that goes away."""
     with _lock:
         found = _sides.pop((device.device_type, device.device_id, stream), [])
-    for one in found:
-        if device.api.has_stream(device.device_id, one):
-            device.api.free_raw_stream(device.device_id, one)
+    for one in [one for one in found if device.api.serves(device.device_id, one)]:
+        device.api.free_raw_stream(device.device_id, one)
 
 
 class RunningCall:
@@ -61,26 +60,33 @@ class RunningCall:
         self._number_of_events = events
         self._events: list[StreamEvent] = []
         self._streams: list[Any] = []
+        self._active: AbstractContextManager[Any] = nullcontext()
+        self._number = 0
 
-    @contextmanager
-    def entered(self) -> Iterator[int]:
-        """Give native code a number for this call; then go back to the caller's stream."""
+    def __enter__(self) -> int:
+        """Return a number of this call for native code."""
         api, device_id = self._device.api, self._device.device_id
         stream = current_stream(*self._place)
         self._streams = [stream, *_sides_of(self._device, stream, self._count - 1)]
         while len(self._events) < self._number_of_events:
             self._events.append(api.event(device_id))
-        number = next(_numbers)
-        _running[number] = self
+        self._active = api.active(device_id)
+        self._active.__enter__()
+        self._number = next(_numbers)
+        _running[self._number] = self
+        return self._number
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        """Go back to the caller's stream; after an error that waits for the others, so that the
+        memory of the call is free for what it does next.
+        """
+        del _running[self._number]
+        set_current_stream(*self._place, self._streams[0])
         try:
-            yield number
-        except BaseException:
-            set_current_stream(*self._place, stream)
-            self._join()  # the memory of the call is free for what the caller's stream does next
-            raise
+            if kind is not None:
+                self._join()
         finally:
-            del _running[number]
-            set_current_stream(*self._place, stream)
+            self._active.__exit__(None, None, None)
 
     def use(self, stream: int, events: tuple[int, ...]) -> None:
         """Let the work that follows go to a stream, behind events."""

@@ -10,6 +10,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -143,13 +144,17 @@ class DeviceAPI:
         """Return a new queue of work that only events order with others, the default one too."""
         return self.create_raw_stream(device_id)
 
-    def has_stream(self, device_id: int, stream: Any) -> bool:
-        """True for a queue that was made here and lives."""
-        return False
+    def serves(self, device_id: int, stream: Any) -> bool:
+        """True unless a queue belongs to what the device was before it was set up anew."""
+        return True
 
     def event(self, device_id: int) -> StreamEvent:
-        """Return a new event."""
+        """Return a new event, which is recorded and waited for where `active` holds."""
         raise self._without_streams()
+
+    def active(self, device_id: int) -> AbstractContextManager[Any]:
+        """Return a context in which several things are done on a device at less cost."""
+        return nullcontext()
 
     def _without_streams(self) -> UnsupportedError:
         return UnsupportedError("devices of this type have no queues of work")

@@ -125,13 +125,13 @@ class CudaAPI(MemoryAPI):
         """Return a new stream that the default stream does not wait for."""
         return streams.create(device_id, is_ordered=False)
 
-    def has_stream(self, device_id: int, stream: Any) -> bool:
-        """True for a stream of the device that was made here and lives."""
-        return streams.is_made(device_id, streams.handle_of(stream))
-
     def event(self, device_id: int) -> streams.Event:
-        """Return an event that orders streams."""
-        return streams.Event(device_id, has_time=False)
+        """Return an event that orders streams, and is used where the device is active."""
+        return streams.OrderEvent(device_id)
+
+    def active(self, device_id: int) -> driver.Active:
+        """Return a `with` block within which the device's context is current."""
+        return driver.Active(device_id)
 
 
 def _name(device_id: int) -> str:

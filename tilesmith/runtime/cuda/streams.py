@@ -17,7 +17,7 @@ from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
 
 __all__ = [
-    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "is_made",
+    "CUDA", "Event", "EventTimer", "OrderEvent", "create", "free", "hand_over", "is_freed",
     "is_recorded", "join", "select", "stream_of",
 ]  # fmt: skip
 
@@ -74,11 +74,6 @@ def free(device_id: int, stream: Any) -> None:
         check(found.cuStreamDestroy(handle), "cuStreamDestroy", device_id)
 
 
-def is_made(device_id: int, stream: int) -> bool:
-    """True for a stream of a device that was made here and lives."""
-    return _made.get(stream) == device_id
-
-
 def is_freed(stream: int) -> bool:
     """True for a stream that was made here and is no more."""
     return stream in _freed
@@ -129,7 +124,7 @@ def hand_over(device_id: int, consumer: Any) -> None:
 
 
 class Event(StreamEvent):
-    """A point in the work of a stream; one that does not measure time costs less."""
+    """A point in the work of a stream."""
 
     def __init__(self, device_id: int = 0, has_time: bool = True) -> None:
         self.device_id = device_id
@@ -170,6 +165,26 @@ class Event(StreamEvent):
         handle = getattr(self, "handle", 0)
         if handle and still_serves(self._found, self.device_id):
             self._found.cuEventDestroy(handle)
+
+
+class OrderEvent(Event):
+    """An event that measures no time, and is used only where its device's context is current."""
+
+    def __init__(self, device_id: int) -> None:
+        super().__init__(device_id, has_time=False)
+
+    def record(self, stream: Any = None) -> None:
+        """Let the event happen when a stream has done what it was given."""
+        handle = stream_of(self.device_id) if stream is None else stream
+        status = self._found.cuEventRecord(self.handle, handle)
+        if status:
+            check(status, "cuEventRecord", self.device_id)
+
+    def wait(self, stream: Any) -> None:
+        """Let a stream wait for the event as it was recorded last."""
+        status = self._found.cuStreamWaitEvent(stream, self.handle, 0)
+        if status:
+            check(status, "cuStreamWaitEvent", self.device_id)
 
 
 class EventTimer(Timer):

@@ -87,9 +87,9 @@ class OpenCLAPI(MemoryAPI):
         """Let kernels and copies of this thread go to a queue."""
         platforms.select_queue(device_id, stream)
 
-    def has_stream(self, device_id: int, stream: Any) -> bool:
-        """True for a queue of the device that was made here and lives."""
-        return platforms.has_queue(device_id, stream)
+    def serves(self, device_id: int, stream: Any) -> bool:
+        """True for a queue of the context that the device has now."""
+        return platforms.is_of_context(device_id, stream)
 
     def event(self, device_id: int) -> StreamEvent:
         """Return an event that orders queues."""

@@ -27,7 +27,7 @@ from tilesmith.support.knobs import knobs
 
 __all__ = [
     "OPENCL", "checked", "context", "create_queue", "device", "device_count", "finish",
-    "free_queue", "has_queue", "known_queue", "package", "problem", "queue", "queue_of",
+    "free_queue", "is_of_context", "known_queue", "package", "problem", "queue", "queue_of",
     "select_queue",
 ]  # fmt: skip
 
@@ -194,8 +194,8 @@ def queue_of(device_id: int, stream: Any) -> Any:
     return found
 
 
-def has_queue(device_id: int, stream: Any) -> bool:
-    """True for a number that `create_queue` gave for a device, of a queue that lives."""
+def is_of_context(device_id: int, stream: Any) -> bool:
+    """True for a number of `create_queue` whose queue is in the context that a device has now."""
     owner, found = _state.streams.get(_number(stream), (-1, None))
     return owner == device_id and found.context == _state.contexts.get(device_id)
 
