@@ -4,51 +4,25 @@
     with running as number:                    stream 0 is that of the caller
         native code(…, number)
 
-The code chooses streams and marks events by calls of the functions below. Side streams belong to a
-stream of callers, and are shared by all models that it runs; events belong to a running call.
+The code chooses streams and marks events by calls of the functions below. Events belong to a call,
+side streams to the stream of its caller (`side_streams`).
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tilesmith.runtime.devices import Device, StreamEvent
 from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.runtime.registry import register_func
+from tilesmith.runtime.side_streams import side_streams
 
-__all__ = ["RunningCall", "forget", "side_streams"]
+__all__ = ["RunningCall"]
 
-_lock = threading.Lock()
-_sides: dict[tuple[int, int, int], list[Any]] = {}
 _numbers = itertools.count(1)
 _running: dict[int, RunningCall] = {}
-
-
-def side_streams(device: Device, stream: int) -> list[Any]:
-    """Return the side streams that a stream of callers has so far."""
-    return list(_sides.get((device.device_type, device.device_id, stream), ()))
-
-
-def _sides_of(device: Device, stream: int, count: int) -> list[Any]:
-    """Return so many side streams of a stream of callers."""
-    with _lock:
-        found = _sides.setdefault((device.device_type, device.device_id, stream), [])
-        if not all(device.api.serves(device.device_id, one) for one in found):
-            found.clear()
-        while len(found) < count:
-            found.append(device.api.create_side_stream(device.device_id))
-        return found[:count]
-
-
-def forget(device: Device, stream: int) -> None:
-    """Release the side streams of a stream that goes away."""
-    with _lock:
-        found = _sides.pop((device.device_type, device.device_id, stream), [])
-    for one in [one for one in found if device.api.serves(device.device_id, one)]:
-        device.api.free_raw_stream(device.device_id, one)
 
 
 class RunningCall:
@@ -67,7 +41,7 @@ class RunningCall:
         """Return a number of this call for native code."""
         api, device_id = self._device.api, self._device.device_id
         stream = current_stream(*self._place)
-        self._streams = [stream, *_sides_of(self._device, stream, self._count - 1)]
+        self._streams = [stream, *side_streams(self._place, stream, self._count - 1, api)]
         while len(self._events) < self._number_of_events:
             self._events.append(api.event(device_id))
         self._active = api.active(device_id)

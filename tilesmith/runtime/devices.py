@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, ClassVar
 
+from tilesmith.runtime.side_streams import forget
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.support.registry import Registry
 
@@ -288,9 +289,7 @@ class Device:
 
     def free_raw_stream(self, stream: Any) -> None:
         """Release a stream of `create_raw_stream`."""
-        from tilesmith.runtime.device_streams import forget
-
-        forget(self, getattr(stream, "value", stream))
+        forget(self.__dlpack_device__(), getattr(stream, "value", stream), self.api)
         self.api.free_raw_stream(self.device_id, stream)
 
     def set_raw_stream(self, stream: Any) -> None:
