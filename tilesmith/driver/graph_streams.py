@@ -37,13 +37,13 @@ def stream_count(target: Target) -> int:
     """Return how many streams of the target's devices a model may use, by the pass option
     `relax.device_streams`. Raises UnsupportedError for more than one where there are none.
     """
-    count = int(PassContext.current().get_config(STREAMS.name, STREAMS.default))
+    count = int(PassContext.current().get_config(STREAMS))
     if not 1 <= count <= _MOST:
-        raise ConfigError(f"the pass option '{STREAMS.name}' is a number from 1 to {_MOST}, "
+        raise ConfigError(f"the pass option '{STREAMS}' is a number from 1 to {_MOST}, "
                           f"got {count}")  # fmt: skip
     if count > 1 and not back_end_of(target).is_device:
         raise UnsupportedError(
-            f"the target '{target.kind.name}' has no streams, and the pass option '{STREAMS.name}' "
+            f"the target '{target.kind.name}' has no streams, and the pass option '{STREAMS}' "
             f"asks for {count}",
             notes=("leave the option out: kernels of the host share their work among threads",),
         )

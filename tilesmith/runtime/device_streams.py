@@ -18,6 +18,8 @@ from tilesmith.runtime.devices import Device, StreamEvent
 from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.side_streams import side_streams
+from tilesmith.support.errors import TilesmithError
+from tilesmith.support.fallbacks import record_fallback
 
 __all__ = ["RunningCall"]
 
@@ -82,8 +84,8 @@ class RunningCall:
                 event = self._device.api.event(self._device.device_id)
                 event.record(one)
                 event.wait(self._streams[0])
-        except Exception:
-            return
+        except TilesmithError as error:
+            record_fallback("streams", str(self._device), error)
 
 
 @register_func("tilesmith.runtime.use_stream", override=True)

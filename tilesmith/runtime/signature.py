@@ -224,11 +224,8 @@ def signature_of_types(
     made = _plain("result", result)
     if made is None or None in params:
         return None
-    try:
-        read = tuple([_parameter(one) for one in params if one is not None])
-        return Signature(name, read, _result(made), (), None, None, name)
-    except TilesmithError:
-        return None
+    read = tuple([_parameter(one) for one in params if one is not None])
+    return Signature(name, read, _result(made), (), None, None, name)
 
 
 def _plain(name: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -6,9 +6,10 @@ from tilesmith.ir.pass_context import register_config_option
 
 __all__ = ["STREAMS"]
 
-STREAMS = register_config_option(
-    "relax.device_streams", int, 1,
+STREAMS = "relax.device_streams"
+
+register_config_option(
+    STREAMS, int, 1,
     "how many streams (queues) of a device a model may use at once: branches that do not need each "
     "other's results run on several, with events where they fork and join",
 )  # fmt: skip
-"""The option for the number of streams."""
