@@ -195,6 +195,7 @@ def _device(target: Target) -> list[Pass]:
         passes.ThreadSync("shared.dyn"),
         passes.ThreadSync("warp"),
         passes.LowerThreadAllreduce(),
+        *([passes.SplitBranchesAtBarriers()] if target.kind.name == "opencl" else []),
         *_when("tir.use_async_copy", passes.InjectPTXAsyncCopy()),
         passes.DelayWarpgroupWaits(),
         *_when("tir.ptx_ldg32", passes.InjectPTXLDG32()),
