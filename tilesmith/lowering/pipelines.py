@@ -186,6 +186,7 @@ def _device(target: Target) -> list[Pass]:
     kernels.
     """
     return [
+        passes.SeparateDeviceFunctions(target),
         passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
         passes.AnnotateEntryFunc(),
         passes.VerifyMemory(),

@@ -101,6 +101,11 @@ class KernelModuleEmitter(ModuleEmitter):
 
     def _function_text(self, name: str, function: PrimFunc) -> str:
         kernel = self.symbols.symbol_of(name)
+        if function.attrs.get("tir.is_device_function"):  # called by kernels
+            returns = self.symbols.returns(name)
+            return FunctionEmitter(
+                self.context, name, kernel, returns, _refuse_parallel, KernelStatements
+            ).write(function, "internal ")
         emitter = FunctionEmitter(
             self.context, name, kernel, "void", _refuse_parallel, KernelStatements
         )

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import Call, Dispatcher, IntImm, PrimExpr, Var
+from tilesmith.ir import Call, Dispatcher, GlobalVar, IntImm, PrimExpr, Var
+from tilesmith.ir.queries import called_name
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar, IterVarType
@@ -444,12 +445,12 @@ class LockstepStatements(Dispatcher[Run]):
         call = node.value
         if not isinstance(call, Call):
             return lambda env: None
-        rule = STATEMENT_RULES.get(call.op.name)
+        rule = None if isinstance(call.op, GlobalVar) else STATEMENT_RULES.get(call.op.name)
         if rule is not None:
             return rule(self.expressions, call, node.span)
         if not self.in_kernel:
             raise UnsupportedError(
-                f"'{call.op.name}' outside of kernels is not run", span=node.span
+                f"'{called_name(call) or call.op}' outside of kernels is not run", span=node.span
             )
         value = self.expressions.visit(call)
 
