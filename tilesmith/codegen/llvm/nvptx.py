@@ -192,7 +192,8 @@ def _barrier(emit: Values, call: Call) -> str:
     elif scope.startswith("shared"):
         emit.write("call void @llvm.nvvm.barrier0()")
     else:
-        raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+        advice = ("build for 'cuda', whose runtime library has one",) if scope == "global" else ()
+        raise emit.out.unsupported(f"a barrier for the scope '{scope}'", *advice)
     emit.forget()
     return "0"
 

@@ -27,6 +27,7 @@ from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.queries import has_barrier_of_grid
 from tilesmith.tir.stmt import Allocate, AttrStmt, For, ForKind, Stmt
 from tilesmith.tir.transform.functions.device_regions import DEVICE_KEYS, without_host
 from tilesmith.tir.transform.functions.kernel import kernel_function
@@ -95,6 +96,12 @@ class _Renamer(Rewriter):
 
 def _check(name: str, func: PrimFunc, call: _Site) -> None:
     """Refuse a function that is not the work of one thread."""
+    if has_barrier_of_grid(func.body):
+        raise UnsupportedError(
+            f"'{name}', which a kernel calls, waits for all blocks",
+            span=func.span or call.span,
+            notes=("write this barrier in the kernel, which is launched accordingly",),
+        )
     for node in nodes(func.body, (AttrStmt, For, Allocate)):
         if isinstance(node, AttrStmt) and node.attr_key == "thread_extent":
             what, advice = "starts threads", "bind loops in the kernel, and pass the indices"
