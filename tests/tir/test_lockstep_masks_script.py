@@ -45,6 +45,27 @@ def in_a_branch(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
 
 
 @T.prim_func
+def in_background(A: T.Buffer((50,), "float32"), B: T.Buffer((50,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 16)
+    S = T.decl_buffer((64,), scope="shared")
+    mask = T.get_active_lane_mask("uint1x4", tx * 4, 50)
+    with T.attr(0, "async_commit_queue_scope", 0):
+        T.attr(0, "async_scope", 1)
+        S.vstore(
+            [T.Ramp(tx * 4, 1, 4)],
+            A.vload([T.Ramp(tx * 4, 1, 4)], predicate=mask),
+            predicate=mask,
+        )
+    with T.attr(0, "async_wait_queue_scope", 0):
+        T.attr(0, "async_wait_inflight_count", 0)
+        B.vstore(
+            [T.Ramp(tx * 4, 1, 4)],
+            S.vload([T.Ramp(tx * 4, 1, 4)], predicate=mask),
+            predicate=mask,
+        )
+
+
+@T.prim_func
 def mask_too_wide(A: T.Buffer((50,), "float32"), B: T.Buffer((64,), "float32")):
     tx = T.launch_thread("threadIdx.x", 16)
     mask = T.get_active_lane_mask("uint1x4", tx * 4, 52)
@@ -171,7 +192,8 @@ def only_the_others_wait(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "floa
             B[(tx - 32) * 2 + i] = S[(63 - tx) * 2 + i]
 
 
-CORRECT = [tail, broadcast_value, in_a_branch, barriers(), bulk_copies(), only_the_others_wait]
+CORRECT = [tail, broadcast_value, in_a_branch, in_background, barriers(), bulk_copies(),
+           only_the_others_wait]  # fmt: skip
 FAULTS = [
     (mask_too_wide, "out of bounds", "A.vload("),
     (store_mask_too_wide, "out of bounds", "B.vstore("),

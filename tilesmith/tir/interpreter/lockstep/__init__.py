@@ -10,7 +10,7 @@ that were not waited for, shuffles of lanes that do not take part. Of a large gr
 are run, and long loops are cut (``kernels``).
 
 A program without races computes what the interpreter computes. What has no rule here raises
-UnsupportedError: barriers of the grid, virtual threads, pointers in variables.
+UnsupportedError: barriers of the grid, virtual threads, pointers in variables, calls of functions.
 
     statements   statements; kernels: blocks and cut loops; operations: arithmetic
     matrices     rules of matrix units; warpgroups: those of four warps

@@ -279,12 +279,12 @@ class BufferAccesses:
         return store
 
     def deferred(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any
+        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any, site: Site | None = None
     ) -> Callable[..., None]:
         """Return ``begin(env, value)`` for a store that arrives when the program waits for it."""
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find = self.target(buffer, indices)
-        site = self.compiler.site("write", buffer.name, space, span)
+        site = site or self.compiler.site("write", buffer.name, space, span)
 
         def begin(env: Environment, value: Any) -> None:
             group: Group = env[THREAD_SLOT]

@@ -45,18 +45,22 @@ def masked_load(accesses: BufferAccesses, node: BufferLoad) -> Evaluate:
     return load
 
 
-def masked_store(accesses: BufferAccesses, node: BufferStore) -> Callable[..., None]:
-    """Return ``store(env, value, defined)`` of a store under a predicate."""
+def masked_store(
+    accesses: BufferAccesses, node: BufferStore, in_background: bool = False
+) -> Callable[..., None]:
+    """Return ``store(env, value, defined)`` of a store under a predicate. ``in_background``: it
+    arrives when the program waits for it."""
     mask, lanes = _mask(accesses, node), node.value.dtype.lanes
     space = accesses.space(node.buffer.data)
     site = accesses.compiler.site("write", node.buffer.name, space, node.span)
+    make = accesses.deferred if in_background else accesses.store
     parts = [
-        accesses.store(node.buffer, [_lane(one, lane) for one in node.indices], node.span, site)
+        make(node.buffer, [_lane(one, lane) for one in node.indices], node.span, site)
         for lane in range(lanes)
     ]
-    narrow = accesses.compiler.narrowed()
+    narrow, more = accesses.compiler.narrowed(), () if in_background else (None,)
 
-    def store(env: Environment, value: Any, defined: Any) -> None:
+    def store(env: Environment, value: Any, defined: Any = None) -> None:
         count = env[THREAD_SLOT].count
         value = numpy.asarray(value)
         if value.ndim == 1 and lanes == 1:
@@ -64,10 +68,10 @@ def masked_store(accesses: BufferAccesses, node: BufferStore) -> Callable[..., N
         value = numpy.broadcast_to(value, (count, lanes))
         for lane, (part, wanted) in enumerate(zip(parts, mask(env).T)):
             if wanted.all():
-                part(env, value[:, lane], None)
+                part(env, value[:, lane], *more)
             elif wanted.any():
                 chosen = numpy.flatnonzero(wanted)
-                part(narrow(env, chosen), value[chosen, lane], None)
+                part(narrow(env, chosen), value[chosen, lane], *more)
 
     return store
 

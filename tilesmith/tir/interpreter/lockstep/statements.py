@@ -469,11 +469,9 @@ class LockstepStatements(Dispatcher[Run]):
         is_row = not expressions.differs(node.value) and node.value.dtype.lanes > 1
         if self.is_async:
             if node.predicate is not None:
-                raise UnsupportedError(
-                    "threads in lockstep do not copy with predicates in the background",
-                    span=node.span,
-                )
-            begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
+                begin = masked_store(expressions.accesses, node, in_background=True)
+            else:
+                begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
             return lambda env: begin(env, value(env))
         if node.predicate is not None:
             store = masked_store(expressions.accesses, node)
