@@ -110,6 +110,25 @@ def test_scales_are_ordered_by_size() -> None:
     assert text(form) == "(k:16)/1%16*n * 4 + (i:4)/1%4*n + (j:8)/1%8*1 + 0"
 
 
+POSITIVE = [  # a divisor, and the numbers of iterations that say that it is positive
+    (n * 1280, (n * 10, 256)),
+    ((n + 2) // 3 * 1280, ((n + 2) // 3 * 10, 256)),
+    ((n - 2) * 8, ((n - 2) * 10, 4)),
+    (n * 6, (n * k * 9, 4)),
+    (n * k, (n, k)),
+]
+
+
+@pytest.mark.parametrize("case", POSITIVE, ids=[str(divisor) for divisor, _ in POSITIVE])
+def test_divisors_are_positive_where_loops_have_iterations(case: tuple[Any, Any]) -> None:
+    divisor, (outer, inner) = case
+    domains = {i: Range(0, outer), j: Range(0, inner)}
+    index = i * inner + j
+    assert detect_iter_map([index // divisor, index % divisor], domains).indices
+    found = detect_iter_map([index // -divisor], domains)
+    assert not found.indices and "negative" in found.errors[0]
+
+
 def test_subspaces() -> None:
     outer_inner = subspace_divide([i * 8 + j, k], DOMAINS, [j, k])
     found = [[text(mark) for mark in pair] for pair in outer_inner]

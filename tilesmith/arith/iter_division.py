@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import gcd, lcm
 from typing import Any
 
+from tilesmith.arith.forms import coefficient_gcd
 from tilesmith.arith.iter_fusing import Fuser
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
 from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged, Sizes, constant, value_of
@@ -80,8 +81,8 @@ class IterDivider:
         return self.sums.add(whole, quotient_sum, 1), digit_sum
 
     def _is_size(self, divisor: PrimExpr) -> bool:
-        """Returns True if a divisor is positive: proven, or because it divides an extent of an
-        iterator or the bound of a predicate.
+        """Returns True if a divisor is positive: proven, or because it divides extents of
+        iterators or the bound of a predicate, none of which is empty where the map has points.
         """
         if self.sizes.analyzer.const_int_bound(divisor).min_value > 0:
             return True
@@ -90,7 +91,37 @@ class IterDivider:
         if isinstance(divisor, IntImm):
             return False
         marks = [*self.iterators.inputs, *[cap.mark for cap in self.iterators.caps.values()]]
-        return any(self.sizes.divides(divisor, mark.extent) for mark in marks)
+        extents = [mark.extent for mark in marks if not isinstance(mark.extent, IntImm)]
+        return self._is_size_of_points(divisor, extents)
+
+    def _is_size_of_points(self, divisor: PrimExpr, extents: list[PrimExpr]) -> bool:
+        """Returns True if a divisor is positive because the extents are: ``n * 1280`` where a loop
+        has ``n * 10`` iterations, ``n * m`` where loops have ``n`` and ``m``.
+        """
+        analyzer = self.sizes.analyzer
+        plain = self._without_factor(divisor)
+        with analyzer.constraint_scope(op.all_of(*[extent > 0 for extent in extents])):
+            if analyzer.can_prove(plain > 0):
+                return True
+        form = analyzer.engine.normalizer.normal(plain)
+        if form.terms and max(form.terms.values()) < 0:
+            return False  # a multiple of -n may divide an extent as well
+        if any(self.sizes.divides(plain, extent) for extent in extents):
+            return True
+        if len(extents) < 2:
+            return False
+        points = extents[0]
+        for extent in extents[1:]:
+            points = self.sizes.times(points, op.cast(points.dtype, extent))
+        return self.sizes.divides(op.cast(points.dtype, plain), points)
+
+    def _without_factor(self, size: PrimExpr) -> PrimExpr:
+        """Returns a size without its largest constant factor, which does not change its sign."""
+        form = self.sizes.analyzer.engine.normalizer.normal(size)
+        factor = gcd(coefficient_gcd(form), form.const)
+        if factor < 2:
+            return size
+        return self.sizes.quotient(size, constant(factor, size.dtype))
 
     def _multiples(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
         """Splits a form by its scales: ``form == whole * divisor + rest``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesmith.arith.forms import is_index
 from tilesmith.arith.iter_division import IterDivider
 from tilesmith.arith.iter_nodes import IterSumExpr
-from tilesmith.arith.iter_sizes import NotAffine, Sizes
+from tilesmith.arith.iter_sizes import NotAffine, Sizes, value_of
 from tilesmith.arith.iter_sums import IterSums
 from tilesmith.arith.iterators import Iterators
 from tilesmith.ir import Add, Cast, FloorDiv, FloorMod, Mul, PrimExpr, Sub, Var
@@ -63,11 +63,25 @@ class IterRewriter:
         """Casts a sum: existing digits keep their dtype, sizes of the result get the new one."""
         if value.dtype is expr.dtype:
             return value
-        if expr.dtype.bits < value.dtype.bits and not self._fits(expr):
+        if expr.dtype.bits < value.dtype.bits and not self._fits(value, expr):
             raise NotAffine(f"{expr} may cut bits off")
         cast = [self.iterators.cast_digit(arg, expr.dtype) for arg in value.args]
         return IterSumExpr(cast, op.cast(expr.dtype, value.base))
 
-    def _fits(self, expr: Cast) -> bool:
-        bound = self.sizes.analyzer.const_int_bound(expr.value)
-        return expr.dtype.min_value <= bound.min_value and bound.max_value <= expr.dtype.max_value
+    def _fits(self, value: IterSumExpr, expr: Cast) -> bool:
+        """Returns True if a cast keeps each value of a sum: by the bounds of what it casts, or by
+        those of its digits, which know what predicates bound.
+        """
+        bound_of = self.sizes.analyzer.const_int_bound
+        least, most = expr.dtype.min_value, expr.dtype.max_value
+        bound = bound_of(expr.value)
+        if least <= bound.min_value and bound.max_value <= most:
+            return True
+        base = bound_of(value.base)
+        low, high = base.min_value, base.max_value
+        for arg in value.args:
+            scale, last = value_of(arg.scale), bound_of(arg.extent).max_value - 1
+            if scale is None:
+                return False
+            low, high = low + min(scale * last, 0), high + max(scale * last, 0)
+        return least <= low and high <= most
