@@ -67,3 +67,24 @@ def test_product_over_nothing():
     function = te.create_prim_func([a, b, topi.matmul(relu, b)], index_dtype_override="int64")
     arguments = [np.zeros((3, 0), "float32"), np.zeros((0, 4), "float32")]
     check(function, [*arguments, np.ones((3, 4), "float32")], np.zeros((3, 4), "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("of", ["pool", "sum"])
+def test_divided_open_sizes(of, dtype):
+    """Fused loops over (n + 2) // 3 rows; sizes of 64 bits stand beside constants of 32."""
+    n = te.size_var("n", dtype)
+    x = te.placeholder((2, n, 4, 2), name="x")
+    data = np.random.default_rng(2).standard_normal((2, 5, 4, 2)).astype("float32")
+    if of == "pool":
+        made = topi.nn.pool2d(x, [1, 2], [3, 2], [1, 1], [0, 0, 0, 0], "max", layout="NHWC")
+        expected = data[:, ::3].reshape(2, 2, 2, 2, 2).max(3)
+    else:
+        third = topi.strided_slice(x, [0, 0, 0, 0], [2, n, 4, 2], [1, 3, 1, 1])
+        made, expected = topi.sum(topi.exp(third), axis=2), np.exp(data[:, ::3]).sum(2)
+    function = te.create_prim_func([x, made])
+    assert "blockIdx.x" in default_schedule(function, Target("cuda -arch=sm_80")).script()
+    found = np.zeros_like(expected)
+    run(default_schedule(function, Target("llvm")), data, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    check(function, [data, np.zeros_like(expected)], expected)

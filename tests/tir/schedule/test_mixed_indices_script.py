@@ -59,3 +59,18 @@ def test_default_schedules_of_functions_with_both_widths():
     tilesmith.build(scheduled, target="llvm")(tilesmith.nd.array(X), result)
     expected = np.concatenate([-X[..., 4:], X[..., :4]], -1) + X
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["top", "loop"])
+def test_copies_count_in_one_width(place):
+    schedule = tir.Schedule(turned, debug_mask="all")
+    copy = schedule.cache_write("turn", 0, "global")
+    if place == "loop":
+        schedule.reverse_compute_at(copy, schedule.get_loops("turn")[0])
+    loops = schedule.get_loops(copy)
+    variables = [schedule.get(loop).loop_var for loop in loops]
+    variables += [iterator.var for iterator in schedule.get(copy).iter_vars]
+    assert {str(variable.dtype) for variable in variables} == {"int64"}
+    found = np.zeros_like(X)
+    interpreter.run(schedule.mod["main"], X, found)
+    np.testing.assert_array_equal(found, EXPECTED)

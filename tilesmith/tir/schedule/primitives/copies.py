@@ -10,8 +10,9 @@ from tilesmith.arith import (
     eval_set,
 )
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, is_const, maximum, minimum, moved
+from tilesmith.ir.operators import all_of, cast, is_const, maximum, minimum, moved
 from tilesmith.ir.queries import mentions, variables
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
@@ -394,8 +395,8 @@ def copy_nest(
     iterators: list[IterVar] = []
     values: list[PrimExpr] = []
     conditions: list[PrimExpr] = []
-    for number, (one, bound) in enumerate(zip(part, bounds)):
-        dtype = source.shape[number].dtype
+    dtype = _counting_dtype(source.shape)
+    for number, (one, bound) in enumerate(zip(_counted(part, dtype), _counted(bounds, dtype))):
         variable = Var(f"ax{number}", dtype)
         loops.append((variable, one.extent))
         analyzer.bind(variable, Range.from_min_extent(const(0, dtype), one.extent))
@@ -419,15 +420,40 @@ def copy_nest(
     return nest_of(realize, loops), realize
 
 
+def _counting_dtype(sizes: Sequence[PrimExpr]) -> DataType:
+    """Return the widest dtype of some sizes. All loops of a copy count in it: fused ones would not
+    be divided into iterators of fewer bits without casts that may cut bits off.
+    """
+    return max([size.dtype for size in sizes], key=_bits, default=DataType("int32"))
+
+
+def _bits(dtype: DataType) -> int:
+    return dtype.bits
+
+
+def _counted(box: Sequence[Range], dtype: DataType) -> list[Range]:
+    """Return a box whose sizes have no fewer bits than a dtype."""
+    return [
+        Range.from_min_extent(*[_widened(size, dtype) for size in (one.min, one.extent)])
+        for one in box
+    ]
+
+
+def _widened(size: PrimExpr, dtype: DataType) -> PrimExpr:
+    return cast(dtype, size) if size.dtype.bits < dtype.bits else size
+
+
 def _copy_of_part(
     source: Buffer, target: Buffer, part: Sequence[Range], name: str, small: Buffer
 ) -> tuple[Stmt, BlockRealize]:
     """Copy between a part of one buffer and the whole of another one."""
-    loops = [(Var(f"ax{k}", one.extent.dtype), one.extent) for k, one in enumerate(part)]
+    dtype = _counting_dtype([one.extent for one in part])
+    part = _counted(part, dtype)
+    loops = [(Var(f"ax{k}", dtype), one.extent) for k, one in enumerate(part)]
     iterators = [
         IterVar(
-            Range.from_min_extent(const(0, extent.dtype), extent),
-            Var(f"v{k}", extent.dtype),
+            Range.from_min_extent(const(0, dtype), extent),
+            Var(f"v{k}", dtype),
             IterVar.DataPar,
         )
         for k, (_, extent) in enumerate(loops)
