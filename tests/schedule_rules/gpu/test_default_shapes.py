@@ -84,7 +84,7 @@ def test_divided_open_sizes(of, dtype):
         made, expected = topi.sum(topi.exp(third), axis=2), np.exp(data[:, ::3]).sum(2)
     function = te.create_prim_func([x, made])
     assert "blockIdx.x" in default_schedule(function, Target("cuda -arch=sm_80")).script()
-    found = np.zeros_like(expected)
-    run(default_schedule(function, Target("llvm")), data, found)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    check(function, [data, np.zeros_like(expected)], expected)
+    for target in ("opencl", "llvm"):
+        found = np.zeros_like(expected)
+        run(default_schedule(function, Target(target)), data, found)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
