@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilesmith.codegen.c import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     expressions,
     intrinsics,
     memory,

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.gpu.dialect import short
-from tilesmith.codegen.gpu.rules import (
-    ATOM,
-    CHOICE,
-    EQUAL,
-    OR,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles,
-    handles_node,
-)  # fmt: skip
+from tilesmith.codegen.c_family.dialect import short
+from tilesmith.codegen.c_family.memory import element, place, pointer_to
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, OR, PRODUCT, SUM, UNARY, Piece
+from tilesmith.codegen.gpu.rules import handles, handles_node
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, Var
-from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import BufferStore
 
-__all__ = ["element", "packed_helper", "place", "pointer_space", "pointer_to"]
+__all__ = ["packed_helper", "pointer_space"]
 
 
 @handles_node(BufferLoad)
@@ -49,48 +39,6 @@ def packed_helper(emit: Values, action: str, access: BufferLoad | BufferStore) -
     scope = access.buffer.data.storage_scope.partition(".")[0]
     where = {"": "global", "global": "global", "shared": "local"}.get(scope, "private")
     return emit.file.helper(f"{action}_{short(access.buffer.dtype)}_{where}")
-
-
-def element(emit: Values, access: BufferLoad | BufferStore) -> str:
-    """Return the lvalue of an access at the current lane."""
-    return "{}[{}]".format(*place(emit, access))
-
-
-def place(emit: Values, access: BufferLoad | BufferStore) -> tuple[str, str]:
-    """Return pointer and index of an access at the current lane."""
-    buffer = access.buffer
-    if len(access.indices) > 1:
-        raise emit.out.unsupported(
-            f"buffer '{buffer.name}' is accessed with {len(access.indices)} indices",
-            "FlattenBuffer has to run before code is generated",
-        )
-    unit, lane = buffer.dtype.lanes, emit.lane or 0
-    if not access.indices:
-        index = "0" if unit == 1 else str(lane)
-    elif unit == 1:
-        index = emit.text(access.indices[0])
-    elif access.indices[0].dtype.lanes == 1:
-        index = f"{emit.scalar(access.indices[0], PRODUCT, 'place')} * {unit} + {lane}"
-    else:
-        which = emit.at_lane(access.indices[0], lane // unit, PRODUCT)
-        index = f"{which} * {unit} + {lane % unit}"
-    return pointer_to(emit, buffer.data, buffer.dtype.element), index
-
-
-def pointer_to(emit: Values, var: Var, dtype: DataType) -> str:
-    """Return a pointer variable as a pointer to elements of a dtype."""
-    name = emit.names.get(var)
-    if name is None:
-        raise emit.out.unsupported(f"buffer '{var.name}' is not defined here")
-    known = emit.pointer_types.get(var)
-    kind = emit.dialect.memory_type(dtype)
-    if var in emit.volatile:
-        return f"((volatile {emit.spaces.get(var, '')}{kind}*){name})"
-    if known is not None and emit.dialect.memory_type(known) == kind:
-        return name
-    const = "const " if var in emit.read_only else ""
-    emit.file.use(dtype)
-    return f"(({const}{emit.spaces.get(var, '')}{kind}*){name})"
 
 
 def pointer_space(emit: Values, expr: PrimExpr) -> tuple[str, bool]:

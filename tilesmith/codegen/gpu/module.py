@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     async_copies,
     atomics,
     conversions,
@@ -17,7 +16,7 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.kernels import FunctionWriter, returned_types
 from tilesmith.codegen.gpu.limits import check_limits, thread_extents
@@ -32,7 +31,7 @@ from tilesmith.tir.function import PrimFunc
 
 __all__ = ["DIALECTS", "emit_source", "emit_with_alignments", "kernel_alignments"]
 
-DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
+DIALECTS: dict[str, DeviceDialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
 _SHOWN = ("arch", "fast-math")
 """Attributes of a target that a file names."""
