@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.codegen.c_family.dialect import FLOAT32, is_narrow, short
+from tilesmith.codegen.c_family.operators import call_math
 from tilesmith.codegen.c_family.pieces import (
     AND,
     ATOM,
@@ -83,7 +84,7 @@ def _div(emit: CommonValues[Any], expr: Div) -> Piece:
 @handles_node(Mod)
 def _mod(emit: CommonValues[Any], expr: Mod) -> Piece:
     if expr.dtype.is_float:
-        return emit.function("fmod", [expr.a, expr.b], expr.dtype)
+        return call_math(emit, "fmod", [expr.a, expr.b], expr.dtype)
     return _truncated(emit, expr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.codegen.c_family.dialect import is_narrow
@@ -22,14 +23,23 @@ from tilesmith.codegen.c_family.values import CommonValues
 from tilesmith.ir import Call, PrimExpr
 from tilesmith.runtime.dtype import DataType
 
-__all__ = ["lazy_choice"]
+__all__ = ["call_math", "lazy_choice", "math_operator"]
 
 _OF_BITS = {"and": ("&", BIT_AND), "or": ("|", BIT_OR), "xor": ("^", BIT_XOR)}
 
 
+def call_math(
+    emit: CommonValues[Any], name: str, args: Sequence[PrimExpr], dtype: DataType
+) -> Piece:
+    """Call a mathematical function on floats."""
+    arguments = ", ".join([emit.widened(arg) for arg in args])
+    return emit.shortened(f"{emit.math_name(name, dtype)}({arguments})", dtype)
+
+
 @handles(*MATH_H)
-def _math(emit: CommonValues[Any], call: Call) -> Piece:
-    return emit.function(call.op.name[4:], list(call.args), call.dtype)
+def math_operator(emit: CommonValues[Any], call: Call) -> Piece:
+    """Write an operator that is a function of the same name."""
+    return call_math(emit, call.op.name[4:], call.args, call.dtype)
 
 
 @handles("sigmoid")
@@ -43,7 +53,7 @@ def _sigmoid(emit: CommonValues[Any], call: Call) -> Piece:
 @handles("pow")
 def _pow(emit: CommonValues[Any], call: Call) -> Piece:
     if call.dtype.is_float:
-        return emit.function("pow", list(call.args), call.dtype)
+        return call_math(emit, "pow", call.args, call.dtype)
     helper = emit.file.helper("pow", call.dtype.element)
     return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
 
@@ -124,7 +134,7 @@ def lazy_choice(
     that of the variable with the value, if there has to be one.
     """
     chosen = emit.text(condition)
-    arms = [emit.arm(arm) for arm in (true, false)]
+    arms = [emit.in_branch(lambda: emit.text(true)), emit.in_branch(lambda: emit.text(false))]
     if not arms[0][0] and not arms[1][0]:
         return emit.choice(condition, true, false)
     name = name or emit.out.fresh("chosen")

@@ -133,14 +133,10 @@ class CommonValues(Generic[Lane]):
         if self.facts.is_non_negative(value):
             self.facts.non_negative.add(var)
 
-    def arm(self, expr: PrimExpr) -> tuple[list[str], str]:
-        """Write an expression of a branch that may not be taken; return the lines that have to
-        precede it in the branch, and its text.
-        """
-        return self.in_branch(lambda: self.text(expr))
-
     def in_branch(self, write: Callable[[], str]) -> tuple[list[str], str]:
-        """Return the lines that ``write`` adds in a branch that may not be taken, and its text."""
+        """Write something in a branch that may not be taken; return the lines that have to precede
+        it there, and its text.
+        """
         outer, self.out.lines = self.out.lines, []
         known = dict(self._known)
         self.guarded += 1
@@ -214,8 +210,3 @@ class CommonValues(Generic[Lane]):
         """Return the dialect's function of a mathematical operator for floats."""
         found = self.dialect.math_names.get(name, name)
         return found if dtype.bits == 64 else found + self.dialect.math_suffix
-
-    def function(self, name: str, args: list[PrimExpr], dtype: DataType) -> Piece:
-        """Call a mathematical function on floats."""
-        arguments = ", ".join([self.widened(arg) for arg in args])
-        return self.shortened(f"{self.math_name(name, dtype)}({arguments})", dtype)

@@ -6,17 +6,14 @@ Those of matrix units, asynchronous copies, atomic steps and warps have files of
 from __future__ import annotations
 
 from tilesmith.codegen.c_family.expressions import text_argument
-from tilesmith.codegen.c_family.operators import lazy_choice
+from tilesmith.codegen.c_family.operators import lazy_choice, math_operator
 from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, COMPARE, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values, whole_choice
 from tilesmith.codegen.gpu.warpgroups import fence_before_barrier
 from tilesmith.ir import Call, StringImm
 
-
-@handles("rsqrt", "exp10")
-def _math(emit: Values, call: Call) -> Piece:
-    return emit.function(call.op.name[4:], list(call.args), call.dtype)
+handles("rsqrt", "exp10")(math_operator)
 
 
 @handles("isnan", "isinf", "isfinite")
