@@ -4,10 +4,10 @@ import pytest
 
 from tilesmith.codegen.c.file_text import FileText
 from tilesmith.codegen.c.module import emit_source
-from tilesmith.codegen.c_family.pieces import ATOM, SUM
 from tilesmith.codegen.c.rules import INTRINSICS as C_RULES
 from tilesmith.codegen.c.rules import handles as handles_in_c
 from tilesmith.codegen.c_family.lines import CommonLines
+from tilesmith.codegen.c_family.pieces import ATOM, SUM
 from tilesmith.codegen.llvm import emit_text
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.conversions import convert

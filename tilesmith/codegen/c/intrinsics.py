@@ -10,7 +10,7 @@ from tilesmith.codegen.c.rules import handles
 from tilesmith.codegen.c.values import Values
 from tilesmith.codegen.c_family.dialect import is_narrow
 from tilesmith.codegen.c_family.expressions import text_argument
-from tilesmith.codegen.c_family.memory import place
+from tilesmith.codegen.c_family.memory import offset_of_pointer, place
 from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, PRODUCT, SUM, UNARY, Piece
 from tilesmith.ir import Call, IntImm
 from tilesmith.runtime.packed_elements import is_packed
@@ -177,19 +177,9 @@ def _address_of(emit: Values, call: Call) -> Piece:
     return f"(void*)&{emit.at_lane(load, '0', ATOM)}", UNARY
 
 
-@handles("handle_add_byte_offset")
-def _add_bytes(emit: Values, call: Call) -> Piece:
-    base, offset = emit.text(call.args[0], UNARY), emit.text(call.args[1], SUM)
-    return f"(void*)((char*){base} + {offset})", UNARY
-
-
 @handles("tvm_access_ptr")
 def _access_pointer(emit: Values, call: Call) -> Piece:
-    unit, data, offset = call.args[0].dtype, call.args[1], emit.text(call.args[2], PRODUCT)
-    if unit.lanes > 1:
-        offset = f"{offset} * {unit.lanes}"
-    if is_packed(unit):
-        offset = f"({offset}) / {8 // unit.bits}"
+    unit, data, offset = call.args[0].dtype, call.args[1], offset_of_pointer(emit, call)
     return f"(void*)(({c_type(unit)}*){emit.text(data, UNARY)} + {offset})", UNARY
 
 

@@ -173,23 +173,15 @@ def _compareop(emit: CommonValues[Any], expr: CompareOp) -> Piece:
     return f"{a} {operator} {emit.widened(expr.b, precedence + 1)}", precedence
 
 
-@handles_node(And)
-def _and(emit: CommonValues[Any], expr: And) -> Piece:
-    left = emit.text(expr.a, AND)
-    emit.guarded += 1
-    written = f"{left} && {emit.text(expr.b, AND)}"
-    emit.guarded -= 1
-    return written, AND
-
-
-@handles_node(Or)
-def _or(emit: CommonValues[Any], expr: Or) -> Piece:
+@handles_node(And, Or)
+def _both_or_either(emit: CommonValues[Any], expr: And | Or) -> Piece:
     # brackets around && inside ||: compilers and readers like them
-    left = emit.text(expr.a, EQUAL)
-    emit.guarded += 1
-    written = f"{left} || {emit.text(expr.b, EQUAL)}"
+    operator, precedence, least = ("&&", AND, AND) if isinstance(expr, And) else ("||", OR, EQUAL)
+    left = emit.text(expr.a, least)
+    emit.guarded += 1  # the right side may not be reached
+    written = f"{left} {operator} {emit.text(expr.b, least)}"
     emit.guarded -= 1
-    return written, OR
+    return written, precedence
 
 
 @handles_node(Not)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith.codegen.c_family.pieces import PRODUCT
 from tilesmith.codegen.c_family.values import CommonValues
-from tilesmith.ir import PointerType, PrimType, Var
+from tilesmith.ir import Call, PointerType, PrimExpr, PrimType, Var
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
@@ -14,7 +14,10 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.queries import loads
 from tilesmith.tir.stmt import BufferStore
 
-__all__ = ["element", "overlaps", "place", "pointed_dtype", "pointer_to"]
+__all__ = [
+    "element", "offset_of_pointer", "overlaps", "place", "pointed_dtype", "pointer_space",
+    "pointer_to",
+]  # fmt: skip
 
 
 def element(emit: CommonValues[Any], access: BufferLoad | BufferStore) -> str:
@@ -62,6 +65,27 @@ def pointer_to(emit: CommonValues[Any], var: Var, dtype: DataType) -> str:
     const = "const " if var in emit.read_only else ""
     emit.file.use(dtype)
     return f"(({const}{emit.spaces.get(var, '')}{kind}*){name})"
+
+
+def offset_of_pointer(emit: CommonValues[Any], call: Call) -> str:
+    """Return the offset of `tvm_access_ptr` in elements of the pointer that is asked for."""
+    unit, offset = call.args[0].dtype, emit.text(call.args[2], PRODUCT)
+    if unit.lanes > 1:
+        offset = f"{offset} * {unit.lanes}"
+    return f"({offset}) / {8 // unit.bits}" if is_packed(unit) else offset
+
+
+def pointer_space(emit: CommonValues[Any], expr: PrimExpr) -> tuple[str, bool]:
+    """Return the address space of a pointer expression, and whether it points to constants."""
+    if isinstance(expr, Var):
+        return emit.spaces.get(expr, ""), expr in emit.read_only
+    if isinstance(expr, BufferLoad):
+        return emit.spaces.get(expr.buffer.data, ""), expr.buffer.data in emit.read_only
+    if isinstance(expr, Call):
+        for arg in expr.args:
+            if arg.dtype.is_handle or isinstance(arg, BufferLoad):
+                return pointer_space(emit, arg)
+    return "", False
 
 
 def pointed_dtype(var: Var) -> DataType | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.codegen.c_family.dialect import is_narrow
 from tilesmith.codegen.c_family.library import MATH_H
+from tilesmith.codegen.c_family.memory import pointer_space
 from tilesmith.codegen.c_family.pieces import (
     ATOM,
     BIT_AND,
@@ -114,6 +115,13 @@ def _hint(emit: CommonValues[Any], call: Call) -> Piece:
 @handles("assume", "undef", "type_annotation")
 def _nothing(emit: CommonValues[Any], call: Call) -> Piece:
     return "0", ATOM
+
+
+@handles("handle_add_byte_offset")
+def _add_bytes(emit: CommonValues[Any], call: Call) -> Piece:
+    space, _ = pointer_space(emit, call.args[0])
+    base, offset = emit.text(call.args[0], UNARY), emit.text(call.args[1], SUM)
+    return f"({space}void*)(({space}char*){base} + {offset})", UNARY
 
 
 @handles("if_then_else")

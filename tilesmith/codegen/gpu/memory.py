@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from tilesmith.codegen.c_family.dialect import short
-from tilesmith.codegen.c_family.memory import element, place, pointer_to
-from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, OR, PRODUCT, SUM, UNARY, Piece
+from tilesmith.codegen.c_family.memory import (
+    element,
+    offset_of_pointer,
+    place,
+    pointer_space,
+    pointer_to,
+)
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, OR, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.rules import handles, handles_node
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import Call, IntImm, PrimExpr, Var
+from tilesmith.ir import Call, IntImm, Var
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import BufferStore
 
-__all__ = ["packed_helper", "pointer_space"]
+__all__ = ["packed_helper"]
 
 
 @handles_node(BufferLoad)
@@ -41,19 +47,6 @@ def packed_helper(emit: Values, action: str, access: BufferLoad | BufferStore) -
     return emit.file.helper(f"{action}_{short(access.buffer.dtype)}_{where}")
 
 
-def pointer_space(emit: Values, expr: PrimExpr) -> tuple[str, bool]:
-    """Return the address space of a pointer expression, and whether it points to constants."""
-    if isinstance(expr, Var):
-        return emit.spaces.get(expr, ""), expr in emit.read_only
-    if isinstance(expr, BufferLoad):
-        return emit.spaces.get(expr.buffer.data, ""), expr.buffer.data in emit.read_only
-    if isinstance(expr, Call):
-        for arg in expr.args:
-            if arg.dtype.is_handle or isinstance(arg, BufferLoad):
-                return pointer_space(emit, arg)
-    return "", False
-
-
 @handles("address_of")
 def _address_of(emit: Values, call: Call) -> Piece:
     load = call.args[0]
@@ -68,21 +61,9 @@ def _address_of(emit: Values, call: Call) -> Piece:
     return (base, ATOM) if index == "0" else (f"&{base}[{index}]", UNARY)
 
 
-@handles("handle_add_byte_offset")
-def _add_bytes(emit: Values, call: Call) -> Piece:
-    space, _ = pointer_space(emit, call.args[0])
-    base, offset = emit.text(call.args[0], UNARY), emit.text(call.args[1], SUM)
-    return f"({space}void*)(({space}char*){base} + {offset})", UNARY
-
-
 @handles("tvm_access_ptr")
 def _access_pointer(emit: Values, call: Call) -> Piece:
-    unit, data = call.args[0].dtype, call.args[1]
-    offset = emit.text(call.args[2], PRODUCT)
-    if unit.lanes > 1:
-        offset = f"{offset} * {unit.lanes}"
-    if is_packed(unit):
-        offset = f"({offset}) / {8 // unit.bits}"
+    unit, data, offset = call.args[0].dtype, call.args[1], offset_of_pointer(emit, call)
     if isinstance(data, Var):
         base = pointer_to(emit, data, unit.element)
     else:

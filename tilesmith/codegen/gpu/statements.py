@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.c_family.memory import pointed_dtype
+from tilesmith.codegen.c_family.memory import pointed_dtype, pointer_space
 from tilesmith.codegen.c_family.pieces import UNARY
 from tilesmith.codegen.c_family.statements import CommonStatements, has_effect
 from tilesmith.codegen.facts import constant_bytes, constant_value
 from tilesmith.codegen.gpu.async_copies import begin_wait, end_group
 from tilesmith.codegen.gpu.fragments import declare_fragments, is_fragment
 from tilesmith.codegen.gpu.lines import Lines
-from tilesmith.codegen.gpu.memory import pointer_space
 from tilesmith.codegen.gpu.registers import indexes_registers
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.vectors import load_vectors, store_lane, store_vector
