@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     async_copies,
     atomics,
     conversions,
@@ -17,22 +16,22 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.kernels import FunctionWriter, returned_types
 from tilesmith.codegen.gpu.limits import check_limits, thread_extents
 from tilesmith.codegen.gpu.opencl import OPENCL
+from tilesmith.codegen.lowered import lowered_functions
 from tilesmith.codegen.outcomes import called_functions
 from tilesmith.ir import IRModule
 from tilesmith.ir.calling_convention import CallingConv
-from tilesmith.support.errors import CodegenError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 
 __all__ = ["DIALECTS", "emit_source", "emit_with_alignments", "kernel_alignments"]
 
-DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
+DIALECTS: dict[str, DeviceDialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
 _SHOWN = ("arch", "fast-math")
 """Attributes of a target that a file names."""
@@ -56,14 +55,7 @@ def emit_with_alignments(
     module: IRModule, target: Target
 ) -> tuple[str, dict[str, tuple[int, ...]]]:
     """Return what `emit_source` and `kernel_alignments` return."""
-    functions: dict[str, PrimFunc] = {}
-    for variable, function in module.functions.items():
-        if not isinstance(function, PrimFunc) or function.buffer_map:
-            raise CodegenError(
-                f"'{variable.name_hint}' is not a lowered function",
-                notes=("lower the module first (tilesmith.build)",),
-            )
-        functions[variable.name_hint] = function
+    functions = lowered_functions(module, DIALECTS[target.kind.name].title)
     with deep_recursion():
         return _file(functions, module, target)
 
