@@ -18,8 +18,14 @@ from tilesmith.runtime.device_code import (
     LoadedKernels,
     launch_text,
 )
-from tilesmith.runtime.device_container import CLUSTER, COOPERATIVE, DYNAMIC_SHARED, CodeContainer
-from tilesmith.runtime.launch_layout import SIZES
+from tilesmith.runtime.device_container import (
+    CLUSTER,
+    COOPERATIVE,
+    DYNAMIC_SHARED,
+    CodeContainer,
+    KernelRecord,
+)
+from tilesmith.runtime.launch_layout import SIZES, TENSOR_MAP
 from tilesmith.support.errors import DeviceError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.lazy import resolve
@@ -27,6 +33,7 @@ from tilesmith.support.lazy import resolve
 __all__ = ["CudaLoader"]
 
 _DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent")
+_ENCODER = "cuTensorMapEncodeTiled"
 _OTHER_CODE = (200, 209, 218, 221, 222)
 """Statuses of code that is not for this GPU or driver."""
 _STATIC_SHARED = 48 << 10
@@ -55,6 +62,10 @@ class CudaLoader(KernelLoader):
         """Return the addresses of the driver's functions for launchers."""
         found = driver.driver()
         return [found.addresses.get(name, 0) for name in _DRIVER]
+
+    def encoder(self) -> int:
+        """Return the address of the function that describes tensors of bulk copies."""
+        return driver.driver().addresses.get(_ENCODER, 0)
 
     def load(self, code: CodeContainer, device_id: int) -> LoadedKernels:
         """Load the kernels on one GPU."""
@@ -108,6 +119,8 @@ class _Loaded(LoadedKernels):
                 self._allow_dynamic_shared(index)
             if self._attributes[index] is not None:
                 driver.address_of("cuLaunchKernelEx")  # its error says that the driver is too old
+            if kernel.tensor_maps:
+                driver.address_of(_ENCODER)
             if math.prod(kernel.attributes.get(CLUSTER, ())) > _PORTABLE_CLUSTER:
                 name = "non_portable_cluster_size_allowed"
                 driver.set_function_attribute(self.handles[index], name, 1)
@@ -131,12 +144,22 @@ class _Loaded(LoadedKernels):
     def explain(self, index: int, sizes: Sequence[int], status: int) -> Exception:
         """Return the error for a refused launch, with the limits that it passes."""
         kernel = self.code.kernels[index]
+        if status <= TENSOR_MAP:
+            return self._refused_map(kernel, TENSOR_MAP - status)
         what = f"launching kernel '{kernel.name}' on cuda({self.device_id}): {launch_text(sizes)}"
         error = driver.error_of(status, what, self.device_id)
         if driver.is_lost(self.device_id):
             return error
         notes = [*error.notes, *self._passed_limits(index, sizes)]
         return type(error)(error.message, notes=notes)
+
+    def _refused_map(self, kernel: KernelRecord, status: int) -> Exception:
+        """Return the error for tensors that the driver does not describe."""
+        what = f"describing the tensors of kernel '{kernel.name}' on cuda({self.device_id})"
+        error = driver.error_of(status, what, self.device_id)
+        names = kernel.names or [str(number) for number in range(len(kernel.parameters))]
+        maps = [f"parameter '{names[one.parameter]}': {one}" for one in kernel.tensor_maps]
+        return type(error)(error.message, notes=[*error.notes, *maps])
 
     def _passed_limits(self, index: int, sizes: Sequence[int]) -> list[str]:
         """Return which limits of the GPU a launch passes, in words."""
