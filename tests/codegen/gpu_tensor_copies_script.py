@@ -111,3 +111,71 @@ def _arrived(case, a, place):
         for piece in range(8):
             arrived[row, piece ^ (row % 8 & mask)] = pieces[row, piece]
     return arrived.reshape(-1).view(a.dtype)
+
+
+def product_by_tensor_maps(rows, columns, depth, stages=2):
+    """``C = A @ B.T`` in tiles of 64 x 64: one thread brings tiles of both to shared memory, some
+    steps ahead, and four warps multiply them there (``wgmma``).
+    """
+    steps, tile = depth // 64, 64 * 64
+
+    @T.prim_func
+    def main(
+        A: T.Buffer((rows, depth), "float16"),
+        B: T.Buffer((columns, depth), "float16"),
+        C: T.Buffer((rows, columns), "float32"),
+    ):
+        by = T.launch_thread("blockIdx.y", (rows + 63) // 64)
+        bx = T.launch_thread("blockIdx.x", (columns + 63) // 64)
+        tx = T.launch_thread("threadIdx.x", 128)
+        a = T.decl_buffer((stages * tile,), "float16", scope="shared.dyn")
+        b = T.decl_buffer((stages * tile,), "float16", scope="shared.dyn")
+        c = T.decl_buffer((32,), "float32", scope="local")
+        T.create_barriers(stages)
+        if tx == 0:
+            for stage in range(stages):
+                T.ptx_init_barrier_thread_count(stage, 1)
+        T.tvm_storage_sync("shared")
+        for i in range(32):
+            c[i] = T.float32(0)
+        for turn in range(steps + stages - 1):
+            if tx == 0:
+                if turn < steps:
+                    T.ptx_arrive_barrier_expect_tx(turn % stages, 4 * tile)
+                    T.ptx_cp_async_bulk_tensor(
+                        "float16", a.data, turn % stages * tile, A.data, (rows, depth), (64, 64),
+                        (by * 64, turn * 64), turn % stages, 128,
+                    )  # fmt: skip
+                    T.ptx_cp_async_bulk_tensor(
+                        "float16", b.data, turn % stages * tile, B.data, (columns, depth),
+                        (64, 64), (bx * 64, turn * 64), turn % stages, 128,
+                    )  # fmt: skip
+            if turn >= stages - 1:
+                T.ptx_wait_barrier((turn + 1) % stages)
+                T.ptx_wgmma_fence()
+                for k in T.unroll(4):
+                    T.ptx_wgmma(
+                        "float32", "m64n64k16", "fp16", "fp16", "fp32",
+                        a.data, (turn + 1) % stages * tile + k * 16, "k:128", 16, 1024,
+                        b.data, (turn + 1) % stages * tile + k * 16, "k:128", 16, 1024,
+                        c.data, 0, True,
+                    )  # fmt: skip
+                T.ptx_wgmma_commit_group()
+                T.ptx_wgmma_wait_group(0)
+                T.tvm_storage_sync("shared")
+        for i in range(32):
+            row = T.meta_var(by * 64 + tx // 32 * 16 + tx % 32 // 4 + i // 2 % 2 * 8)
+            column = T.meta_var(bx * 64 + i // 4 * 8 + tx % 4 * 2 + i % 2)
+            if row < rows:
+                if column < columns:
+                    C[row, column] = c[i]
+
+    return main
+
+
+def arrays_of_product(rows, columns, depth):
+    """Return arguments of a product, and what the last one is afterwards."""
+    random = np.random.default_rng(0)
+    a, b = [random.integers(-2, 3, (n, depth)).astype("float16") for n in (rows, columns)]
+    c = np.full((rows, columns), np.nan, "float32")
+    return [a, b, c], a.astype("float32") @ b.astype("float32").T

@@ -37,7 +37,7 @@ class FunctionWriter:
 
     def kernel(self, function: PrimFunc, extents: Extents) -> str:
         """Return the text of a kernel, with a line about its threads above."""
-        self.emit.parameters = tuple(function.params)
+        self.emit.parameters = {var: at for at, var in enumerate(function.params)}
         parameters, body = self._content(function)
         parameters += declared_maps(self.emit)
         if "dynamic_shared" in "\n".join(self.out.top):

@@ -43,7 +43,7 @@ def _copy_tensor(emit: Values, call: Call) -> Piece:
         )
     emit.rely_on_alignment(source, _PERMUTED_ADDRESS if copy.swizzle else _ADDRESS)
     wanted = TensorMap(
-        emit.parameters.index(source),
+        emit.parameters[source],
         copy.element,
         copy.sizes[::-1],
         tuple([stride * copy.element for stride in copy.strides[-2::-1]]),

@@ -77,7 +77,7 @@ class Values:
         self.fragments: dict[Var, Any] = {}  # memory of matrix units
         self.queues: set[int] = set()  # of copies in the background
         self.barriers = self.phases = ""  # barriers in shared memory, and their phases
-        self.parameters: tuple[Var, ...] = ()  # of a kernel
+        self.parameters: dict[Var, int] = {}  # of a kernel, and their numbers
         self.tensor_maps: dict[TensorMap, str] = {}  # that launches make for it, and their names
         self.multiplies_shared = False  # whether tensor cores read shared memory by themselves
         self.orders_global = False  # whether barriers order global memory, too

@@ -33,7 +33,7 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     try:
         copy = tensor_copy(call)
     except ValueError as error:
-        raise UnsupportedError(str(error), span=call.span) from None
+        raise UnsupportedError(str(error)) from None
     target, offset, tensor = [compiler.visit(arg) for arg in call.args[:3]]
     place, number = compiler.visit(call.args[PLACE]), compiler.visit(call.args[BARRIER])
     unit = pointed_bytes(call.args[0], copy.element)
@@ -44,8 +44,7 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
         if into.offset % alignment:
             raise ExecutionError(
                 f"{NAME} brings a box to byte {into.offset} of shared memory; with a swizzle of "
-                f"{copy.swizzle} bytes it has to be a multiple of {alignment}",
-                span=call.span,
+                f"{copy.swizzle} bytes it has to be a multiple of {alignment}"
             )
         data = _box(env, copy, tensor(env), place(env))
         window = into.window(copy.nbytes)
