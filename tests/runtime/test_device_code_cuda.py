@@ -151,7 +151,9 @@ def test_tensor_maps(fake, monkeypatch):
     with pytest.raises(DeviceError) as caught:
         module["main"](*tensors)
     assert "describing the tensors of kernel 'main_kernel' on cuda(0)" in str(caught.value)
-    assert "parameter 'A': 6 x 9 elements of 64 bits, 64 bytes apart, box 6 x 4" in str(caught.value)
+    assert "parameter 'A': 6 x 9 elements of 64 bits, 64 bytes apart, box 6 x 4" in str(
+        caught.value
+    )
     assert len(launches(fake)) == 3
     with pytest.raises(ShapeError, match="'A'.* must be aligned to 16 bytes"):
         larger = tilesmith.nd.empty((80,), "float64", tilesmith.cuda(0))

@@ -19,7 +19,7 @@ import numpy as np
 
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.queries import is_call, nodes
-from tilesmith.runtime.tensor_maps import DATA_TYPES, SWIZZLES
+from tilesmith.runtime.tensor_maps import SWIZZLES
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import Stmt
 from tilesmith.tir.warpgroup_products import swizzled

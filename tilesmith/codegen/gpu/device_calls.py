@@ -122,7 +122,7 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
 
 def pointer_scope(arg: PrimExpr) -> str:
     """Return the scope of the memory behind a pointer: "global" where it names none."""
-    base = pointerpointer_base(arg)
+    base = pointer_base(arg)
     return "global" if base is None else base.storage_scope or "global"
 
 

@@ -1,4 +1,4 @@
-"""Writes the part of a launcher that describes tensors to the hardware (``runtime/tensor_maps.py``).
+"""Writes the part of a launcher that describes tensors to the hardware (``TensorMap``).
 
 Each launch encodes them anew, as the memory of arguments differs from call to call: the driver's
 function computes 128 bytes, without asking the device. They go to the kernel as one more parameter.

@@ -38,8 +38,8 @@ def _copy_tensor(emit: Values, call: Call) -> Piece:
         raise emit.out.unsupported(
             f"'{name_of(call)}' copies from a tensor that the kernel gets as a parameter, as the "
             f"launch describes it to the hardware; this one begins at {source}",
-            "give the pointer of a buffer of the function (A.data), without an offset: the place of "
-            "the box says where to begin; functions that kernels call cannot copy so",
+            "give the pointer of a buffer of the function (A.data), without an offset: the place "
+            "of the box says where to begin; functions that kernels call cannot copy so",
         )
     emit.rely_on_alignment(source, _PERMUTED_ADDRESS if copy.swizzle else _ADDRESS)
     wanted = TensorMap(

@@ -1,8 +1,8 @@
 """Barriers in shared memory (``mbarrier``) of a block of threads.
 
-A barrier is in a phase until as many threads have arrived as it waits for, and as many bytes as were
-announced. Copies that are bound to it have arrived then, and a thread that waits for the phase finds
-their data. Who waits names the phase by its parity: that of how often it has waited so far.
+A barrier is in a phase until as many threads have arrived as it waits for, and as many bytes as
+were announced. Copies that are bound to it have arrived then, and a thread that waits for the phase
+finds their data. Who waits names the phase by its parity: that of how often it has waited so far.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class SharedBarrier:
             if self.announced != self.brought:
                 missing += f", {self.brought} of {self.announced} announced bytes"
             raise ExecutionError(
-                f"thread {env[THREAD_SLOT].describe()} waits forever at barrier {number}: {missing}",
+                f"thread {env[THREAD_SLOT].describe()} waits forever at barrier {number}: "
+                f"{missing}",
                 span=span,
             )
         for finish in self.landed:

@@ -181,8 +181,7 @@ class _LifeFinder(Visitor):
 
 
 def _place(finder: _LifeFinder, lives: dict[Var, _Life], alignment: int) -> PrimExpr:
-    """Give each allocation its offset, a multiple of the alignment; return the total size in bytes.
-    """
+    """Give each allocation its offset, a multiple of the alignment; return the total bytes."""
     sizes = {root: life.nbytes() for root, life in lives.items()}
     fixed = {root: size for root, size in sizes.items() if size is not None}
     allocations = [Allocation(size, finder.epochs(root)) for root, size in fixed.items()]
