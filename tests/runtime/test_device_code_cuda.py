@@ -191,7 +191,7 @@ def test_without_a_compiler(fake, monkeypatch, tmp_path):
     def missing(*_arguments):
         raise MissingDependencyError("cuda-bindings", "cuda", "compiling CUDA C")
 
-    module = build_smallest("cuda -arch=sm_90")
+    module = build_smallest("cuda -arch=sm_90a")
     with monkeypatch.context() as patch, collect_fallbacks() as report:
         patch.setattr("tilesmith.codegen.gpu.code.compile_source", missing)
         module.export_library(tmp_path / "library.so")
@@ -200,8 +200,15 @@ def test_without_a_compiler(fake, monkeypatch, tmp_path):
     assert b'"format": "cu"' in content and b'"format": "cubin"' not in content
     loaded = tilesmith.runtime.load_module(tmp_path / "library.so")
     tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0))
-    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", lambda *_: b"machine code")
+    wanted = []
+
+    def compiled(_source, architecture, *_rest):
+        wanted.append(architecture)
+        return b"machine code"
+
+    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", compiled)
     loaded["_nothing"](tensor)
+    assert wanted == ["sm_90a"]  # what the code was made for: the GPU is one
     assert launches(fake) == ["cuLaunchKernel"]
     monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", missing)
     with pytest.raises(MissingDependencyError, match="cuda-bindings"):

@@ -80,7 +80,7 @@ def _load(code: CodeContainer, device_id: int) -> driver.LoadedModule:
         if name == "cu":
             if refused is not None:
                 record_fallback("device code", "a cubin that does not fit", str(refused.message))
-            content = _compiled(content.decode(), device_id, code.options)
+            content = _compiled(content.decode(), _architecture(code, device_id), code.options)
         try:
             return driver.load_module(content, device_id)
         except DeviceError as error:
@@ -98,12 +98,20 @@ def architecture_of(device_id: int) -> str:
     return f"sm_{major}{minor}"
 
 
-def _compiled(source: str, device_id: int, options: Sequence[str]) -> bytes:
-    """Compile CUDA source for a GPU. The compiler belongs to the code generator, which a machine
+def _architecture(code: CodeContainer, device_id: int) -> str:
+    """Return what to compile source for: the GPU's architecture, with the letter of the one that
+    the code was made for, if that is the same ("sm_90a" has instructions that "sm_90" has not).
+    """
+    found = architecture_of(device_id)
+    return code.architecture if code.architecture.rstrip("af") == found else found
+
+
+def _compiled(source: str, architecture: str, options: Sequence[str]) -> bytes:
+    """Compile CUDA source for an architecture. The compiler belongs to the code generator, which a machine
     with the runtime alone may lack.
     """
     compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
-    return bytes(compile_source(source, architecture_of(device_id), "cubin", options))
+    return bytes(compile_source(source, architecture, "cubin", options))
 
 
 class _Loaded(LoadedKernels):
