@@ -22,6 +22,7 @@ from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.interpreter.lockstep import run_kernels
 
 CHECKED = Options(check_races=True, check_undefined=True)
 TARGET = Target("cuda -arch=sm_90a", host="llvm")
@@ -43,6 +44,13 @@ def test_interpreted(name):
         np.testing.assert_array_equal(arrays[2], expected)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_in_lockstep(name):
+    arrays, expected = arrays_of(CASES[name])
+    assert run_kernels(copy_of(CASES[name]), arrays).findings == ()
+    np.testing.assert_array_equal(arrays[2], expected)
+
+
 @pytest.mark.parametrize("stages, sizes", [(2, (64, 64, 256)), (3, (72, 40, 192))])
 def test_product(stages, sizes):
     """What the copies permute is what tensor cores read; tiles at the edges are filled with 0."""
@@ -51,6 +59,9 @@ def test_product(stages, sizes):
         arrays, expected = arrays_of_product(*sizes)
         run(one, *arrays)
         np.testing.assert_array_equal(arrays[2], expected)
+    arrays, _ = arrays_of_product(*sizes)
+    assert run_kernels(function, arrays).findings == ()
+    np.testing.assert_array_equal(arrays[2], expected)
 
 
 @needs_nvdisasm
@@ -222,8 +233,11 @@ def test_mistakes(name):
     old, new, message = MISTAKES[name]
     text = copy_of(GOOD).script()
     assert old in text
+    program = ts.script.from_source(text.replace(old, new))
     with pytest.raises(ExecutionError, match=message):
-        run(ts.script.from_source(text.replace(old, new)), *arrays_of(GOOD)[0])
+        run(program, *arrays_of(GOOD)[0])
+    first, *_ = run_kernels(program, arrays_of(GOOD)[0]).findings
+    assert re.search(message.partition("; ")[0].replace("shared memory", "S"), first.message)
 
 
 def test_a_missing_wait():
@@ -232,3 +246,13 @@ def test_a_missing_wait():
     arrays, _ = arrays_of(GOOD)
     run(ts.script.from_source(text), *arrays)
     assert np.isnan(arrays[2]).all()
+    found = run_kernels(ts.script.from_source(text), arrays).findings
+    assert "missing wait" in {one.kind for one in found}
+
+
+def test_a_missing_barrier():
+    """The next box comes while others still read the last one."""
+    text, _, rest = copy_of(GOOD).script().rpartition('T.tvm_storage_sync("shared")')
+    program = ts.script.from_source(text + "T.evaluate(0)" + rest)
+    found = run_kernels(program, arrays_of(GOOD)[0]).findings
+    assert "race" in {one.kind for one in found}

@@ -186,6 +186,7 @@ def _device(target: Target) -> list[Pass]:
     kernels.
     """
     return [
+        passes.SeparateDeviceFunctions(target),
         passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
         passes.AnnotateEntryFunc(),
         passes.VerifyMemory(),
@@ -195,6 +196,7 @@ def _device(target: Target) -> list[Pass]:
         passes.ThreadSync("shared.dyn"),
         passes.ThreadSync("warp"),
         passes.LowerThreadAllreduce(),
+        *([passes.SplitBranchesAtBarriers()] if target.kind.name == "opencl" else []),
         *_when("tir.use_async_copy", passes.InjectPTXAsyncCopy()),
         passes.DelayWarpgroupWaits(),
         *_when("tir.ptx_ldg32", passes.InjectPTXLDG32()),

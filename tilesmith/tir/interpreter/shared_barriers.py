@@ -49,17 +49,25 @@ class SharedBarrier:
             self.arrived = self.announced = self.brought = 0
             self.phases += 1
 
+    def is_over(self, waited: int) -> bool:
+        """Return whether the phase is over for which a thread waits that has waited so often."""
+        return bool((self.phases ^ waited) & 1)
+
+    def missing(self) -> str:
+        """Return what the present phase waits for."""
+        text = f"{self.arrived} of {self.wanted} arrivals"
+        if self.announced != self.brought:
+            text += f", {self.brought} of {self.announced} announced bytes"
+        return text
+
     def wait(self, waited: int, number: int, env: Environment, span: Span | None) -> None:
         """Show the data of the phase that a thread waits for, after it has waited so often before.
         Raises ExecutionError if the phase does not end.
         """
-        if (self.phases ^ waited) & 1 == 0:
-            missing = f"{self.arrived} of {self.wanted} arrivals"
-            if self.announced != self.brought:
-                missing += f", {self.brought} of {self.announced} announced bytes"
+        if not self.is_over(waited):
             raise ExecutionError(
                 f"thread {env[THREAD_SLOT].describe()} waits forever at barrier {number}: "
-                f"{missing}",
+                f"{self.missing()}",
                 span=span,
             )
         for finish in self.landed:

@@ -12,6 +12,7 @@ import numpy
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError, TilesmithError
 from tilesmith.tir.interpreter.lockstep.memory import Clock, Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
 
 __all__ = ["ADVICE", "ERRORS", "Finding", "Group", "LockstepOptions", "State", "granules"]
 
@@ -28,6 +29,8 @@ ADVICE = {
     "of the tiles",
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
+    "endless wait": "let T.ptx_init_barrier_thread_count set the barrier up, for as many threads "
+    "as call T.ptx_arrive_barrier before each wait",
     "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
     'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
@@ -118,6 +121,8 @@ class State:
     is_cut: bool = False  # loops were cut: what they would have written is missing
     sites: list[Site] = field(default_factory=list)
     copies: Any = None
+    arrivals: dict[int, SharedBarrier] = field(default_factory=dict)
+    waits: dict[int, numpy.ndarray] = field(default_factory=dict)  # at these barriers, by thread
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
     last_defined: Any = None
@@ -146,6 +151,8 @@ class State:
         """Begin a block of threads."""
         self.block, self.block_number = block, number
         self.shared.clear()
+        self.arrivals.clear()
+        self.waits.clear()
         self.clock.block_started()
         for observer in self.observers:
             observer.block_started(block)
