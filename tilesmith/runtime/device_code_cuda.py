@@ -107,8 +107,8 @@ def _architecture(code: CodeContainer, device_id: int) -> str:
 
 
 def _compiled(source: str, architecture: str, options: Sequence[str]) -> bytes:
-    """Compile CUDA source for an architecture. The compiler belongs to the code generator, which a machine
-    with the runtime alone may lack.
+    """Compile CUDA source for an architecture. The compiler belongs to the code generator, which a
+    machine with the runtime alone may lack.
     """
     compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
     return bytes(compile_source(source, architecture, "cubin", options))
