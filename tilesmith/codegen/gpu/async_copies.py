@@ -6,6 +6,7 @@ background is, and groups and waits are nothing.
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, OR, UNARY, Piece
 from tilesmith.codegen.gpu.copy_functions import (
     BULK_COPY,
     COMMIT_GROUP,
@@ -20,7 +21,7 @@ from tilesmith.codegen.gpu.device_calls import (
     pointer_scope,
     rely_on_alignment,
 )
-from tilesmith.codegen.gpu.rules import ATOM, CHOICE, OR, UNARY, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.shared_barriers import barrier_address
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr

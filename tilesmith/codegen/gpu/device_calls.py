@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tilesmith.codegen.c_family.pieces import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
-from tilesmith.codegen.gpu.rules import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.operators import is_const

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.memory import pointed_dtype
 from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.limits import Extents, minimum_blocks
 from tilesmith.codegen.gpu.lines import Lines
-from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
+from tilesmith.codegen.gpu.statements import StatementWriter
 from tilesmith.codegen.gpu.tensor_maps import MAP_TYPE, declared_maps
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.warpgroups import multiplies_shared_memory

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     async_copies,
     atomics,
     conversions,
@@ -21,23 +20,23 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.kernels import FunctionWriter, returned_types
 from tilesmith.codegen.gpu.limits import check_limits, thread_extents
 from tilesmith.codegen.gpu.opencl import OPENCL
+from tilesmith.codegen.lowered import lowered_functions
 from tilesmith.codegen.outcomes import called_functions
 from tilesmith.ir import IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.runtime.tensor_maps import TensorMap
-from tilesmith.support.errors import CodegenError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 
 __all__ = ["DIALECTS", "Kernels", "emit_kernels", "emit_source", "kernel_alignments"]
 
-DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
+DIALECTS: dict[str, DeviceDialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
 _SHOWN = ("arch", "fast-math")
 """Attributes of a target that a file names."""
@@ -68,14 +67,7 @@ def kernel_alignments(module: IRModule, target: Target) -> dict[str, tuple[int, 
 
 def emit_kernels(module: IRModule, target: Target) -> Kernels:
     """Return the module's kernels as one file, as `emit_source` does, with what launching needs."""
-    functions: dict[str, PrimFunc] = {}
-    for variable, function in module.functions.items():
-        if not isinstance(function, PrimFunc) or function.buffer_map:
-            raise CodegenError(
-                f"'{variable.name_hint}' is not a lowered function",
-                notes=("lower the module first (tilesmith.build)",),
-            )
-        functions[variable.name_hint] = function
+    functions = lowered_functions(module, DIALECTS[target.kind.name].title)
     with deep_recursion():
         return _file(functions, module, target)
 

@@ -6,6 +6,7 @@ each barrier's phase.
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import ATOM, Piece
 from tilesmith.codegen.gpu.copy_functions import (
     ARRIVE,
     ARRIVE_AFTER_COPIES,
@@ -16,7 +17,7 @@ from tilesmith.codegen.gpu.copy_functions import (
     WAIT_BARRIER_90,
 )
 from tilesmith.codegen.gpu.device_calls import architecture_of, call_function, constant, name_of
-from tilesmith.codegen.gpu.rules import ATOM, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm
 

@@ -5,9 +5,10 @@ maps that a kernel takes for them: parameters of 128 bytes behind its own, which
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import Piece
 from tilesmith.codegen.gpu.copy_functions import tensor_copy_function
 from tilesmith.codegen.gpu.device_calls import call_function, name_of, pointer
-from tilesmith.codegen.gpu.rules import Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.shared_barriers import barrier_address
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, Var
