@@ -10,6 +10,7 @@ CUDA = register_back_end(
         "cuda",
         kinds=("cuda",),
         generate="tilesmith.codegen.gpu.code:generate_cuda",
+        intrinsic_rules="tilesmith.tir.transform.intrinsics:CUDA_RULES",
         is_device=True,
         interpreter=None,
         default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
