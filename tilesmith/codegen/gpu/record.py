@@ -28,6 +28,7 @@ OPENCL = register_back_end(
         "opencl",
         kinds=("opencl",),
         generate="tilesmith.codegen.gpu.code:generate_opencl",
+        barrier_passes=("tilesmith.tir.transform:SplitBranchesAtBarriers",),
         is_device=True,
         interpreter=None,
         default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
