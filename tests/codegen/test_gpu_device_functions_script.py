@@ -171,6 +171,19 @@ class Threads:
 
 
 @I.ir_module
+class Grid:
+    @T.prim_func(private=True)
+    def waits(x: T.float32) -> T.float32:
+        T.tvm_storage_sync("global")
+        return x
+
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32")):
+        for tx in T.thread_binding(8, "threadIdx.x"):
+            A[tx] = Grid.waits(A[tx])
+
+
+@I.ir_module
 class WrongMemory:
     @T.prim_func(private=True)
     def inner(S: T.handle("float32"), tx: T.int32):
@@ -191,6 +204,7 @@ class WrongMemory:
     (OfItself, UnsupportedError, "'again', which .* calls itself\\n", "OfItself.again(x"),
     (Shared, UnsupportedError, "allocates shared memory", "S = T.decl_buffer"),
     (Threads, UnsupportedError, "'inner', which .* starts threads", "in T.thread_binding(8"),
+    (Grid, UnsupportedError, "'waits', which a kernel calls, waits for all blocks", "def waits"),
     (WrongMemory, TypeMismatchError, "takes a pointer to global memory", "WrongMemory.inner(S"),
 ])  # fmt: skip
 def test_refusals(module, error, text, line):

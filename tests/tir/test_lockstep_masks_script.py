@@ -38,7 +38,7 @@ def in_a_branch(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
     tx = T.launch_thread("threadIdx.x", 16)
     if tx % 3 == 1:
         B.vstore(
-            [T.Ramp(tx, 16, 4)],
+            [T.Ramp(0, 16, 4) + T.Broadcast(tx, 4)],
             A[T.Ramp(tx * 4, 1, 4)] + T.Broadcast(tx, 4),
             predicate=T.Ramp(tx, 1, 4) < T.Broadcast(12, 4),
         )

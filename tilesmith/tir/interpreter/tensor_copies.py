@@ -48,8 +48,9 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
             )
         data = _box(env, copy, tensor(env), place(env))
         window = into.window(copy.nbytes)
-        window[...] = UNKNOWN
+        window[places] = data
         touch_bytes(env, into, copy.nbytes, True, pending=True)
+        window[...] = UNKNOWN
 
         def finish() -> None:
             window[places] = data

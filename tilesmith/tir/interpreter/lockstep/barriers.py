@@ -47,7 +47,9 @@ def _arrive(compiler: Any, call: Call, span: Any) -> Run:
     def arrive(env: Environment) -> None:
         group: Group = env[THREAD_SLOT]
         barrier = barrier_at(env, int(number(env)), site)
-        for _ in range(group.count if barrier is not None else 0):
+        if barrier is None:
+            return
+        for _ in range(group.count):
             barrier.arrive(int(announced(env)))
 
     return arrive

@@ -99,4 +99,4 @@ def _lane(expr: PrimExpr, lane: int) -> PrimExpr:
         return expr.base + expr.stride * lane
     if isinstance(expr, Broadcast):
         return expr.value
-    return expr if expr.dtype.lanes == 1 else Shuffle.extract_element(expr, lane)
+    return expr if expr.dtype.lanes == 1 else Shuffle([expr], [lane])

@@ -25,6 +25,7 @@ from tilesmith.tir.interpreter.lockstep.accesses import (
     note_undefined,
     pointed,
     put,
+    put_seen,
     where_of,
 )
 from tilesmith.tir.interpreter.lockstep.memory import Memory
@@ -34,9 +35,10 @@ from tilesmith.tir.interpreter.matrix_units import (
     MMA_DTYPES,
     element_of,
     fragment_kind,
+    loaded,
     matrix_shape,
-    product,
     register_places,
+    tensor_product,
 )
 from tilesmith.tir.interpreter.values import Environment, element_type
 
@@ -135,23 +137,16 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
         lanes = place if is_row_major else place.transpose(0, 2, 1)
         position = lanes.reshape(len(warps) * WARP, -1)
         if stores:
-            before = memory.elements(kind)[position].copy()
-            memory.elements(kind)[place] = view[warps]
-            after = memory.elements(kind)[position]
+            values = view[warps] if is_row_major else view[warps].transpose(0, 2, 1)
+            values = values.reshape(position.shape).astype(kind)
+            same = put_seen(memory, kind, position, group, values)
             memory.written(granules(position, kind.itemsize, memory.granule))
-            env[CONTEXT_SLOT].accessed(
-                site,
-                memory,
-                group,
-                position,
-                kind.itemsize,
-                True,
-                (before == after, after == after),
-            )
+            state: State = env[CONTEXT_SLOT]
+            state.accessed(site, memory, group, position, kind.itemsize, True, same)
         else:
             checked_read(env, site, memory, group, position, kind.itemsize)
             _read_by_others(env, site, memory, group, position, kind.itemsize)
-            view[warps] = memory.elements(kind)[place]
+            view[warps] = loaded(fragment.kind, memory.elements(kind)[place])
 
     return move
 
@@ -215,7 +210,7 @@ def _mma_sync(compiler: Any, call: Call, span: Any) -> Run:
         d, a, b, c = parts
         warps = whole_warps(env, site)
         left, right, added = a.view(env, m, k), b.view(env, k, n), c.view(env, m, n)
-        d.view(env, m, n)[warps] = product(left[warps], right[warps], added[warps])
+        d.view(env, m, n)[warps] = tensor_product(left[warps], right[warps], added[warps])
         count_operations(env, 2.0 * m * n * k * len(warps))
 
     return multiply
@@ -294,7 +289,7 @@ def _ptx_mma(compiler: Any, call: Call, span: Any) -> Run:
             matrix = numpy.zeros((len(warps), *size), element_type(dtype))
             matrix[:, place[0], place[1]] = part.get(env, site).reshape(len(warps), WARP, -1)
             matrices.append(matrix)
-        total = product(*matrices)
+        total = tensor_product(*matrices)
         registers[2].put(env, total[:, places[2][0], places[2][1]].reshape(len(warps) * WARP, -1))
         count_operations(env, 2.0 * m * 8 * k * len(warps))
 
@@ -374,10 +369,13 @@ def _mma_store(compiler: Any, call: Call, span: Any) -> Run:
         column = lane % 4 * 2 + number % 2 + 8 * (number // 4)
         start = numpy.broadcast_to(numpy.asarray(place.offset) // kind.itemsize, (group.count,))
         position = start[:, None] + row * stride(env) + column
-        put(place.memory, kind, position, group, values)
+        there, stays = put_seen(place.memory, kind, position, group, values)
         place.memory.written(where_of(place.memory, position, kind.itemsize, group))
         for pair in range(0, 8, 2):  # two neighbours at a time
-            part = position[:, pair : pair + 2]
-            env[CONTEXT_SLOT].accessed(site, place.memory, group, part, kind.itemsize, True)
+            two = numpy.s_[:, pair : pair + 2]
+            env[CONTEXT_SLOT].accessed(
+                site, place.memory, group, position[two], kind.itemsize, True,
+                (there[two], stays[two]),
+            )  # fmt: skip
 
     return store

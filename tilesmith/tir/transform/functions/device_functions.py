@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tilesmith.ir import Call, GlobalVar, IRModule, Node, PrimExpr, Var
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, nodes
+from tilesmith.ir.queries import is_call, walk
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
@@ -102,7 +102,7 @@ def _check(name: str, func: PrimFunc, call: _Site) -> None:
             span=func.span or call.span,
             notes=("write this barrier in the kernel, which is launched accordingly",),
         )
-    for node in nodes(func.body, (AttrStmt, For, Allocate)):
+    for node in walk(func.body):
         if isinstance(node, AttrStmt) and node.attr_key == "thread_extent":
             what, advice = "starts threads", "bind loops in the kernel, and pass the indices"
         elif isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
@@ -126,7 +126,8 @@ def _is_shared(pointer: Var) -> bool:
 def _space(pointer: PrimExpr) -> str | None:
     """Return the kind of memory behind an argument; None where it is not known."""
     if is_call(pointer, "tir.address_of"):
-        pointer = pointer.args[0].buffer.data
+        load: Any = pointer.args[0]
+        pointer = load.buffer.data
     elif is_call(pointer, "tir.tvm_access_ptr"):
         pointer = pointer.args[1]
     if not isinstance(pointer, Var):
@@ -170,6 +171,12 @@ class _Separator:
             if isinstance(func, PrimFunc) and not func.attrs.get(DEVICE_FUNCTION):
                 yield variable, func
 
+    def function(self, variable: GlobalVar) -> PrimFunc:
+        """Return a function of the module."""
+        found = self.mod[variable]
+        assert isinstance(found, PrimFunc)  # others are not called by tensor functions
+        return found
+
     def need(self, call: _Site) -> None:
         """Note a function that a kernel calls, and all that it calls."""
         waiting = [call]
@@ -179,7 +186,7 @@ class _Separator:
             if variable in self.needed:
                 continue
             self.needed[variable] = call
-            found, _ = _calls(self.mod, self.mod[variable], True)
+            found, _ = _calls(self.mod, self.function(variable), True)
             self.callees[variable] = found
             waiting += found
 
@@ -225,12 +232,12 @@ class _Separator:
         by_host = self._called_by_host()
         names: dict[GlobalVar, GlobalVar] = {}
         for variable in self.needed:
-            func = self.mod[variable]
+            func = self.function(variable)
             is_shared = "global_symbol" in func.attrs or variable in by_host
             names[variable] = GlobalVar(self._fresh(variable.name_hint)) if is_shared else variable
         made = {names[variable]: self._separated(variable, names) for variable in self.needed}
         for variable in calling:
-            func = self.mod[variable]
+            func = self.function(variable)
             self.mod[variable] = func.with_body(_Renamer(names, False).visit(func.body))
         for variable, func in made.items():
             self.mod[variable] = func
@@ -256,7 +263,7 @@ class _Separator:
 
     def _separated(self, variable: GlobalVar, names: dict[GlobalVar, GlobalVar]) -> PrimFunc:
         name, call = variable.name_hint, self.needed[variable]
-        func = self.mod[variable]
+        func = self.function(variable)
         _check(name, func, call)
         func = kernel_function(func)
         for one in self.sites:

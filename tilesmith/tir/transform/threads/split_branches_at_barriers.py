@@ -15,6 +15,8 @@ reads no memory. Barriers in loops within a branch stay.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir import Call, Not, PrimExpr
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import any_node, is_call
@@ -68,7 +70,7 @@ def _is_steady(condition: PrimExpr) -> bool:
     )
 
 
-def _guarded(condition: PrimExpr, stmt: Stmt) -> list[Stmt]:
+def _guarded(condition: PrimExpr, stmt: Stmt, span: Any) -> list[Stmt]:
     """Return a statement under a condition, split at its barriers."""
     made: list[Stmt] = []
     group: list[Stmt] = []
@@ -77,7 +79,7 @@ def _guarded(condition: PrimExpr, stmt: Stmt) -> list[Stmt]:
             group.append(part)
             continue
         if group:
-            made.append(IfThenElse(condition, stmt_seq(*group), None, span=stmt.span))
+            made.append(IfThenElse(condition, stmt_seq(*group), None, span=span))
         group = []
         if part is not None:
             made.append(part)
@@ -91,9 +93,9 @@ class _Splitter(Rewriter):
         with_barrier = any(_is_barrier(part) for case in cases for part in _parts(case))
         if not with_barrier or not _is_steady(node.condition):
             return node
-        found = _guarded(node.condition, node.then_case)
+        found = _guarded(node.condition, node.then_case, node.span)
         if node.else_case is not None:
-            found += _guarded(Not(node.condition), node.else_case)
+            found += _guarded(Not(node.condition), node.else_case, node.span)
         return stmt_seq(*found, span=node.span)
 
 
