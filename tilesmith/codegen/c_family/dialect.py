@@ -34,9 +34,7 @@ def is_narrow(dtype: DataType) -> bool:
 def short(dtype: DataType) -> str:
     """Return the abbreviation of a dtype in the name of a helper: `i32`, `u8`, `f32`."""
     element = dtype.element
-    if is_small_float(element):
-        return small_name(element)
-    return _SHORT.get(element) or f"{'u' if element.is_uint else 'i'}{element.bits}"
+    return _SHORT.get(element) or small_name(element)
 
 
 def rounded_to(value: float, dtype: DataType) -> float:

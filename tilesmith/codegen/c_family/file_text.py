@@ -46,9 +46,10 @@ class CommonFileText:
 
     def use(self, dtype: DataType) -> None:
         """Include the header that a type needs."""
-        header = self.dialect.headers.get(short(dtype)) if dtype.is_float else None
-        if header is not None:
-            self.include(header)
+        if dtype.is_float and self.dialect.headers:
+            header = self.dialect.headers.get(short(dtype))
+            if header is not None:
+                self.include(header)
 
     def include(self, header: str) -> None:
         """Include a header."""

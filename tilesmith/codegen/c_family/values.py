@@ -94,10 +94,13 @@ class CommonValues(Generic[Lane]):
 
     def text(self, expr: PrimExpr, least: int = 0) -> str:
         """Return an expression as text, in parentheses if it binds weaker than `least`."""
-        if self.is_shared(expr) and not isinstance(expr, (Var, IntImm, FloatImm, StringImm)):
+        if id(expr) in self._shared and not isinstance(expr, (Var, IntImm, FloatImm, StringImm)):
             return self.once(expr, least)
-        known = self._known.get(self._key(expr))
-        return known[1] if known is not None else bracketed(self.piece(expr), least)
+        known = self._known.get(self._key(expr)) if self._known else None
+        if known is not None:
+            return known[1]
+        written, precedence = self.node_rules[expr.__class__](self, expr)
+        return f"({written})" if precedence < least else written
 
     def _key(self, expr: PrimExpr) -> tuple[int, Lane | None]:
         return id(expr), None if expr.dtype.lanes == 1 else self.lane
