@@ -182,7 +182,8 @@ class StatementWriter(CommonStatements):
         if element.bits < 8 and not element.is_bool:
             count = max(1, -(-size // 1))
         if is_shared:
-            line = emit.dialect.shared.format(type=kind, name=name, count=count, bytes=16)
+            most = max(16, emit.alignments.get(var, 0))
+            line = emit.dialect.shared.format(type=kind, name=name, count=count, bytes=most)
             self.out.top.append("  " + line)
         else:
             if scope.partition(".")[0] in ("global",):

@@ -19,6 +19,7 @@ from tilesmith.ir import And, Call, FloatImm, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.tensor_maps import TensorMap
 from tilesmith.tir.function import PrimFunc
 
 __all__ = ["LoadedVector", "Values", "whole_choice"]
@@ -66,6 +67,8 @@ class Values(CommonValues[int]):
         self.fragments: dict[Var, Any] = {}  # memory of matrix units
         self.queues: set[int] = set()  # of copies in the background
         self.barriers = self.phases = ""  # barriers in shared memory, and their phases
+        self.parameters: dict[Var, int] = {}  # of a kernel, and their numbers
+        self.tensor_maps: dict[TensorMap, str] = {}  # that launches make for it, and their names
         self.multiplies_shared = False  # whether tensor cores read shared memory by themselves
         self.orders_global = False  # whether barriers order global memory, too
         self.loaded: dict[int, LoadedVector] = {}
