@@ -41,6 +41,7 @@ def winograd_convolution(
     options: Sequence[Sequence[int]],
     result: Sequence[int | None] | None,
     machine: MachineModel,
+    groups: int = 1,
 ) -> Any:
     """Return a convolution by OIHW weights with its channels last; None if that is not possible or
     does not pay. ``options`` are strides, padding and dilation, ``result`` the sizes of the NCHW
@@ -53,16 +54,19 @@ def winograd_convolution(
     images, _, height, width = result
     if height is None or width is None or min(height, width) < 1:
         return None
-    size = ConvolutionSize(images or 1, height, width, weights.shape[1], weights.shape[0])
+    outputs, inputs = weights.shape[0] // groups, weights.shape[1]
+    size = ConvolutionSize(images or 1, height, width, inputs, outputs, groups)
     tolerance = float(PassContext.current().get_config(TOLERANCE, 0.0))
     plan = winograd_plan(size, machine, tolerance)
     if plan is None:
         return None
-    outputs, inputs = weights.shape[:2]
-    points = nd.empty((-(-outputs // plan.width), (plan.tile + 2) ** 2, inputs, plan.width))
-    topi.nn.winograd_points(weights, plan.tile, points.numpy_view())
+    shape = (-(-outputs // plan.width), (plan.tile + 2) ** 2, inputs, plan.width)
+    points = nd.empty((groups, *shape) if groups > 1 else shape)
+    for group, made in enumerate(points.numpy_view().reshape(groups, *shape)):
+        own = weights[group * outputs : (group + 1) * outputs]
+        topi.nn.winograd_points(own, plan.tile, made)
     return kernels.call_te(
-        topi.nn.conv2d_nhwc_winograd, channels_last(), Constant(points), outputs,
+        topi.nn.conv2d_nhwc_winograd, channels_last(), Constant(points), weights.shape[0],
         list(padding), plan.tile, plan.rows,
         primfunc_name_hint="conv2d_winograd",
         primfunc_attrs={"op_pattern": int(FusionKind.OUT_ELEMWISE_FUSABLE)},

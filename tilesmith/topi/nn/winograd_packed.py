@@ -7,6 +7,7 @@ are the tiles of a strip. A strip has so many rows of tiles that its data stay i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,45 +121,53 @@ def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> Pr
 
 
 def _data_points(padded: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
-    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, alpha, alpha, tiles)
-    and the channels.
+    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, the groups if there
+    are several, alpha, alpha, tiles, the channels of a group).
     """
     _, inputs, _ = _matrices(tile)
-    rows, depth = shape[-1] // columns, padded.shape[3]
+    rows, depth = shape[-2] // columns, shape[-1]
 
-    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+    def element(outer: Sequence[Any], i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+        n, s, *group = outer
         y = (s * rows + op.floordiv(t, columns)) * tile + i
-        return padded(n, y, op.floormod(t, columns) * tile + j, c)
+        channel = group[0] * depth + c if group else c
+        return padded(n, y, op.floormod(t, columns) * tile + j, channel)
 
-    across = compute(
-        (*shape, depth),
-        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
-        name="data_across",
-    )
-    return compute(
-        (*shape, depth),
-        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
-        name="data_points",
-    )
+    def along_columns(*at: Any) -> PrimExpr:
+        *outer, i, b, t, c = at
+        return _transformed(inputs, b, lambda j: element(outer, i, j, t, c))
+
+    def along_rows(*at: Any) -> PrimExpr:
+        *outer, a, b, t, c = at
+        return _transformed(inputs, a, lambda i: across(*outer, i, b, t, c))
+
+    across = compute(shape, along_columns, name="data_across")
+    return compute(shape, along_rows, name="data_points")
 
 
 def _results(products: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
     """Return the NHWC results of a shape from the products at the points of tiles."""
     results, _, _ = _matrices(tile)
-    batch, strips, alpha, _, tiles, packed = products.shape
+    *outer, alpha, _, tiles, packed = products.shape
     rows = get_const_int(tiles) // columns
-    sums = compute(
-        (batch, strips, alpha, tile, tiles, packed),
-        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
-        name="product_sums",
-    )
+    groups = [get_const_int(one) for one in outer[2:]]
+
+    def along_columns(*at: Any) -> PrimExpr:
+        *outer, a, x, t, o = at
+        return _transformed(results, x, lambda b: products(*outer, a, b, t, o))
+
+    sums = compute((*outer, alpha, tile, tiles, packed), along_columns, name="product_sums")
 
     def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
         strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
         place = inside * columns + op.floordiv(x, tile)
         column = op.floormod(x, tile)
+        chosen, own = [n, strip], o
+        if groups:
+            outputs = get_const_int(shape[3]) // groups[0]
+            chosen, own = [*chosen, op.floordiv(o, outputs)], op.floormod(o, outputs)
         return _transformed(
-            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
+            results, op.floormod(y, tile), lambda a: sums(*chosen, a, column, place, own)
         )
 
     return compute(shape, result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd")
@@ -171,33 +180,38 @@ def conv2d_nhwc_winograd(
     results, in strips of ``rows`` rows of tiles.
 
     ``weight`` is (tiles of outputs, points, C, T) of `winograd_points`, ``channels`` the outputs,
-    ``padding`` top, left, bottom, right.
+    ``padding`` top, left, bottom, right. Several groups of channels have weights of their own,
+    along a first axis; each has its share of the data's channels and of the outputs.
     """
     top, left, bottom, right = [int(value) for value in padding]
     alpha = tile + _TAPS - 1
-    if get_const_int(weight.shape[1]) != alpha * alpha:
+    *groups, outputs, points_of_tile, depth, packed = [get_const_int(one) for one in weight.shape]
+    if points_of_tile != alpha * alpha:
         raise ShapeError(
             f"conv2d_nhwc_winograd: tiles of {tile} by {tile} have {alpha * alpha} points, the "
-            f"weights {weight.shape[1]}"
+            f"weights {points_of_tile}"
         )
-    batch, *sizes, depth = data.shape
+    batch, *sizes, inputs = data.shape
+    if get_const_int(inputs) != depth * math.prod(groups) or channels % math.prod(groups):
+        raise ShapeError(
+            f"conv2d_nhwc_winograd: the weights take {depth * math.prod(groups)} channels in "
+            f"{math.prod(groups)} groups, the data have {inputs}, the result {channels}"
+        )
     height = get_const_int(sizes[0]) + top + bottom - _TAPS + 1
     width = get_const_int(sizes[1]) + left + right - _TAPS + 1
     columns = -(-width // tile)
     strips = -(-height // (tile * rows))
-    outputs, packed = get_const_int(weight.shape[0]), get_const_int(weight.shape[3])
     below, behind = strips * rows * tile - height, columns * tile - width
     padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
-    shape = (batch, strips, alpha, alpha, rows * columns)
-    points = _data_points(padded, shape, tile, columns)
+    shape = (batch, strips, *groups, alpha, alpha, rows * columns)
+    points = _data_points(padded, (*shape, depth), tile, columns)
     rc = te.reduce_axis((0, depth), name="rc")
-    products = compute(
-        (*shape, outputs * packed),
-        lambda n, s, a, b, t, o: te.sum(
-            points(n, s, a, b, t, rc)
-            * weight(op.floordiv(o, packed), a * alpha + b, rc, op.floormod(o, packed)),
-            axis=[rc],
-        ),
-        name="products",
-    )
+
+    def product(*at: Any) -> PrimExpr:
+        n, s, *group, a, b, t, o = at
+        tile_of_weights = (*group, op.floordiv(o, packed), a * alpha + b)
+        factor = weight(*tile_of_weights, rc, op.floormod(o, packed))
+        return te.sum(points(n, s, *group, a, b, t, rc) * factor, axis=[rc])
+
+    products = compute((*shape, outputs * packed), product, name="products")
     return _results(products, (batch, height, width, channels), tile, columns)

@@ -219,10 +219,11 @@ def winograd(make: Maker) -> list[Tensor]:
     known = [max(1, make.number_of(size)) for size in window.sizes]
     if kind == "packed":
         tile, width, outputs = make.among([2, 4]), make.among(TILES), make.count(40)
-        points = (tile + 2) ** 2
-        weight = make.input((tiles_of(outputs, width), points, channels, width))
-        data = make.source([batch, *known, channels])
-        rows = make.among([1, 2, 3])
+        shape = (tiles_of(outputs, width), (tile + 2) ** 2, channels, width)
+        groups = make.among([1, 1, 2, 3])
+        weight = make.input((groups, *shape) if groups > 1 else shape)
+        data = make.source([batch, *known, groups * channels])
+        rows, outputs = make.among([1, 2, 3]), groups * outputs
         made = topi.nn.conv2d_nhwc_winograd(data, weight, outputs, window.padding, tile, rows)
         return make.epilogue(made)
     outputs = make.count(12)
