@@ -27,30 +27,33 @@ def random(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def direct(x, weights, padding, groups=1):
+def direct(x, weights, padding, groups=1, stride=1):
     """The convolution of NHWC data by OIHW weights, in float64."""
     if groups > 1:
         parts = zip(np.split(x, groups, 3), np.split(weights, groups))
-        return np.concatenate([direct(*part, padding) for part in parts], 3)
+        return np.concatenate([direct(*part, padding, 1, stride) for part in parts], 3)
     top, left, bottom, right = padding
     padded = np.pad(x.astype("float64"), ((0, 0), (top, bottom), (left, right), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    windows = windows[:, ::stride, ::stride]
     return np.einsum("nyxchw,ochw->nyxo", windows, weights.astype("float64"))
 
 
-def packed(weights, tile, width, groups=1):
+def packed(weights, tile, width, groups=1, stride=1):
     if groups > 1:
-        return np.stack([packed(own, tile, width) for own in np.split(weights, groups)])
+        parts = np.split(weights, groups)
+        return np.stack([packed(own, tile, width, 1, stride) for own in parts])
     outputs, inputs = weights.shape[:2]
-    made = np.full((-(-outputs // width), (tile + 2) ** 2, inputs, width), np.nan, "float32")
-    return topi.nn.winograd_points(weights, tile, made)
+    points = topi.nn.winograd_width(tile, stride) ** 2
+    made = np.full((-(-outputs // width), points, inputs, width), np.nan, "float32")
+    return topi.nn.winograd_points(weights, tile, made, stride)
 
 
-def by_strips(x, weights, padding, tile, rows, width, groups=1):
+def by_strips(x, weights, padding, tile, rows, width, groups=1, stride=1):
     """The function of a convolution with a ReLU, and its weights."""
-    points = packed(weights, tile, width, groups)
+    points = packed(weights, tile, width, groups, stride)
     places = [te.placeholder(one.shape, name=name) for one, name in ((x, "x"), (points, "w"))]
-    made = topi.nn.conv2d_nhwc_winograd(*places, weights.shape[0], padding, tile, rows)
+    made = topi.nn.conv2d_nhwc_winograd(*places, weights.shape[0], padding, tile, rows, stride)
     result = topi.nn.relu(made)
     return te.create_prim_func([*places, result], index_dtype_override="int64"), points
 
@@ -63,27 +66,35 @@ def run(function, *inputs):
 
 
 SHAPES = [
-    # images, height, width, inputs, outputs; padding; tile, rows of a strip, width, groups; threads
-    ((1, 7, 9, 5, 24), (1, 1, 1, 1), 2, 2, 32, 1, 1),
-    ((2, 8, 6, 16, 16), (0, 0, 0, 0), 2, 1, 16, 1, 2),
-    ((1, 5, 11, 33, 20), (2, 0, 1, 3), 2, 3, 16, 1, 2),
-    ((1, 9, 10, 16, 24), (1, 1, 1, 1), 4, 2, 32, 1, 1),
-    ((1, 6, 5, 19, 32), (1, 1, 1, 1), 4, 2, 16, 1, 2),
-    ((2, 7, 9, 15, 96), (1, 0, 1, 2), 2, 2, 16, 3, 1),
-    ((1, 6, 5, 34, 96), (1, 1, 1, 1), 2, 3, 48, 2, 2),
-    ((1, 5, 6, 32, 48), (1, 1, 1, 1), 4, 1, 32, 2, 1),  # 24 outputs of a group are part of a tile
+    # images, height, width, inputs, outputs; padding; tile, rows of a strip, width; groups, stride,
+    # threads
+    ((1, 7, 9, 5, 24), (1, 1, 1, 1), 2, 2, 32, 1, 1, 1),
+    ((2, 8, 6, 16, 16), (0, 0, 0, 0), 2, 1, 16, 1, 1, 2),
+    ((1, 5, 11, 33, 20), (2, 0, 1, 3), 2, 3, 16, 1, 1, 2),
+    ((1, 9, 10, 16, 24), (1, 1, 1, 1), 4, 2, 32, 1, 1, 1),
+    ((1, 6, 5, 19, 32), (1, 1, 1, 1), 4, 2, 16, 1, 1, 2),
+    ((2, 7, 9, 15, 96), (1, 0, 1, 2), 2, 2, 16, 3, 1, 1),
+    ((1, 6, 5, 34, 96), (1, 1, 1, 1), 2, 3, 48, 2, 1, 2),
+    ((1, 5, 6, 32, 48), (1, 1, 1, 1), 4, 1, 32, 2, 1, 1),  # 24 outputs of a group: part of a tile
+    ((2, 9, 8, 17, 48), (1, 1, 1, 1), 2, 2, 32, 1, 2, 1),
+    ((1, 12, 13, 16, 20), (0, 1, 0, 0), 2, 1, 16, 1, 2, 2),
+    ((1, 11, 9, 30, 32), (1, 1, 1, 1), 4, 1, 16, 2, 2, 1),
 ]
 
 
-@pytest.mark.parametrize(("sizes", "padding", "tile", "rows", "width", "groups", "threads"), SHAPES)
-def test_strips_compute_the_convolution(sizes, padding, tile, rows, width, groups, threads):
+@pytest.mark.parametrize(
+    ("sizes", "padding", "tile", "rows", "width", "groups", "stride", "threads"), SHAPES
+)
+def test_strips_compute_the_convolution(
+    sizes, padding, tile, rows, width, groups, stride, threads
+):  # fmt: skip
     *data, outputs = sizes
     x, weights = random(*data), random(outputs, data[-1] // groups, 3, 3, seed=1)
-    function, points = by_strips(x, weights, padding, tile, rows, width, groups)
+    function, points = by_strips(x, weights, padding, tile, rows, width, groups, stride)
     with collect_fallbacks() as report:
         made = default_schedule(function, Target(f"llvm -num-cores={threads}"))
     assert [one for one, _ in report.rows() if one.kind == "schedule"] == []
-    wanted = np.maximum(direct(x, weights, padding, groups), 0)
+    wanted = np.maximum(direct(x, weights, padding, groups, stride), 0)
     np.testing.assert_allclose(run(made, x, points), wanted, rtol=1e-4, atol=1e-3)
 
 
@@ -91,13 +102,13 @@ def test_strips_compute_the_convolution(sizes, padding, tile, rows, width, group
 @given(
     st.tuples(*[st.integers(1, 2), *[st.integers(1, 6)] * 2, *[st.integers(1, 4)] * 2]),
     st.tuples(*[st.integers(1, 2)] * 4), st.sampled_from([2, 4]), st.integers(1, 3),
-    st.sampled_from([1, 1, 2]),
+    st.sampled_from([(1, 1), (2, 1), (1, 2)]),
 )  # fmt: skip
-def test_any_sizes_in_the_interpreter(sizes, padding, tile, rows, groups):
-    *data, own, outputs = sizes
+def test_any_sizes_in_the_interpreter(sizes, padding, tile, rows, more):
+    (*data, own, outputs), (groups, stride) = sizes, more
     x, weights = random(*data, own * groups), random(outputs * groups, own, 3, 3, seed=1)
-    function, points = by_strips(x, weights, padding, tile, rows, 4, groups)
-    wanted = np.maximum(direct(x, weights, padding, groups), 0)
+    function, points = by_strips(x, weights, padding, tile, rows, 4, groups, stride)
+    wanted = np.maximum(direct(x, weights, padding, groups, stride), 0)
     found = np.zeros(wanted.shape, "float32")
     interpreter.run(function, x, points, found)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
@@ -239,25 +250,27 @@ def test_weights_of_16_bits_that_become_points_of_float32_are_told():
         assert told == expected
 
 
-def grouped(groups, channels):
+def convolution(groups, channels, stride=1):
     """A convolution in groups with a ReLU, and its weights."""
     weights = random(channels, channels // groups, 3, 3, seed=1) / 10
     builder = relax.BlockBuilder()
-    x = relax.Var("x", R.Tensor((1, channels, 13, 15), "float32"))
+    x = relax.Var("x", R.Tensor((1, channels, 13 * stride, 15 * stride), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = builder.emit(op.nn.conv2d(x, relax.const(weights), padding=[1, 1], groups=groups))
+            options = {"strides": [stride] * 2, "padding": [1, 1], "groups": groups}
+            y = builder.emit(op.nn.conv2d(x, relax.const(weights), **options))
             result = builder.emit_output(op.nn.relu(y))
         builder.emit_func_output(result)
     return builder.get(), weights
 
 
-def test_groups_of_whole_vectors_gain_too(groups=3):
-    module, weights = grouped(groups, 32 * groups)
-    assert "conv2d_winograd" in packs(module)
-    x = random(1, 32 * groups, 13, 15, seed=5)
-    machine = relax.VirtualMachine(relax.build(module, "llvm -num-cores=2"), ts.cpu())
-    wanted = direct(x.transpose(0, 2, 3, 1), weights, (1, 1, 1, 1), groups)
+@pytest.mark.parametrize(("groups", "channels", "stride"), [(3, 96, 1), (1, 64, 2)])
+def test_groups_of_whole_vectors_and_strides_gain_too(groups, channels, stride):
+    module, weights = convolution(groups, channels, stride)
+    assert "conv2d_winograd" in packs(module, "llvm -mcpu=znver5 -num-cores=1")
+    x = random(1, channels, 13 * stride, 15 * stride, seed=5)
+    machine = relax.VirtualMachine(relax.build(module, "llvm -num-cores=1"), ts.cpu())
+    wanted = direct(x.transpose(0, 2, 3, 1), weights, (1, 1, 1, 1), groups, stride)
     found = machine["main"](ts.nd.array(x)).numpy()
     np.testing.assert_allclose(
         found, np.maximum(wanted, 0).transpose(0, 3, 1, 2), rtol=1e-4, atol=1e-3
@@ -266,7 +279,7 @@ def test_groups_of_whole_vectors_gain_too(groups=3):
 
 @pytest.mark.parametrize(("groups", "channels"), [(16, 64), (2, 48)])
 def test_groups_that_leave_lanes_empty_stay_direct(groups, channels):
-    assert packs(grouped(groups, channels)[0]) == ["grouped_conv2d"]
+    assert packs(convolution(groups, channels)[0]) == ["grouped_conv2d"]
 
 
 @pytest.mark.parametrize("images", [2, "n"])
@@ -286,7 +299,8 @@ def test_a_model_computes_the_same(images):
     [
         ((1, 3, 32, 32), {"outputs": 32}),
         ((1, 64, 2, 2), {}),
-        ((1, 32, 28, 28), {"strides": [2, 2]}),
+        ((1, 32, 28, 28), {"strides": [3, 3]}),
+        ((1, 32, 28, 28), {"strides": [2, 1]}),
         ((1, 32, 28, 28), {"padding": [2, 2], "dilation": [2, 2]}),
         ((1, 32, 28, 28), {"dtype": "float16"}),
         ((1, 32, ts.tir.Var("h", "int64"), 28), {}),
@@ -307,6 +321,14 @@ def test_the_layers_of_networks_gain(size, channels):
     tiles = plan.rows * -(-size // 2)
     # Strips stay in the cache, and have rows enough for register tiles.
     assert tiles >= 14 and 16 * tiles * channels * 4 <= MODEL.l2_bytes
+
+
+def test_strides_leave_fewer_products_out():
+    """25 products take the place of 36, not 16: small images do not gain."""
+    for outputs, size, pays in ((128, 28, True), (256, 14, True), (512, 7, False)):
+        layer = ConvolutionSize(1, size, size, outputs // 2, outputs, stride=2)
+        plan = winograd_plan(layer, machine_model(Target("llvm -mcpu=znver5 -num-cores=1")))
+        assert (plan is not None) == pays
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ _AHEAD = 0.3
 
 @dataclass(frozen=True)
 class ConvolutionSize:
-    """The sizes of a convolution of 3 by 3 taps with strides and dilation 1."""
+    """The sizes of a convolution of 3 by 3 taps without dilation."""
 
     images: int
     height: int
@@ -51,6 +51,11 @@ class ConvolutionSize:
     """Channels of a group, as the outputs."""
     outputs: int
     groups: int = 1
+    stride: int = 1
+
+    def width_of(self, tile: int) -> int:
+        """Return the data and the points that a tile of results has along an axis."""
+        return (tile - 1) * self.stride + _TAPS
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
 
 
 def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> float:
-    lanes, points = machine.lanes(32), (plan.tile + _TAPS - 1) ** 2
+    lanes, points = machine.lanes(32), size.width_of(plan.tile) ** 2
     columns = -(-size.width // plan.tile)
     tiles = plan.rows * columns  # of a strip
     outputs = -(-size.outputs // plan.width)
@@ -187,7 +192,7 @@ def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> f
 
 def _moved(size: ConvolutionSize, plan: WinogradPlan, tiles: int, points: int) -> int:
     """Return how many numbers the transforms of a strip write and read."""
-    height, columns = plan.tile * plan.rows + _TAPS - 1, -(-size.width // plan.tile)
-    padded = height * (columns * plan.tile + _TAPS - 1)
+    columns = -(-size.width // plan.tile)
+    padded = size.width_of(plan.tile * plan.rows) * size.width_of(plan.tile * columns)
     results = 2 * points * tiles + tiles * plan.tile**2
     return (2 * padded + points * tiles) * size.inputs + results * size.outputs
