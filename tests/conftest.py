@@ -2,6 +2,7 @@
 most, checked schedules, frozen nodes, no doors and no truth of `==` from inside; reproducible
 property tests. With ``TILESMITH_CHECK=1`` the report ends with what was checked."""
 
+import gc
 import os
 from typing import Any
 
@@ -28,6 +29,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tilesmith")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected (20 000 tests, torch, the product) out of every later search for
+    garbage, and search less often: compilers make many objects and little garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 # What checked compiles (TILESMITH_CHECK=1) have counted: in this process, and in xdist's workers.

@@ -6,6 +6,7 @@ import pytest
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ExecutionError, UnsupportedError
+from tilesmith.testing.fuzz.planted import verdicts
 from tilesmith.tir.interpreter import run
 
 
@@ -248,6 +249,53 @@ def test_fill_and_store_of_accumulators():
     assert (c[:, 16:] == -1).all()
     assert sorted(c[:, :16].reshape(-1).tolist()) == list(range(256))
     assert c[3, 5] == (3 * 4 + 2) * 8 + 1
+
+
+def tile_of_two_warps(name, step):
+    """Return a kernel whose two warps store tiles to one place: of 0 and of ``step``."""
+
+    @T.prim_func
+    def tvm_store_matrix_sync(C: T.Buffer((16, 16), "float32")):
+        tx = T.launch_thread("threadIdx.x", 64)
+        S = T.alloc_buffer((16, 16), scope="shared")
+        c = T.decl_buffer((256,), "float32", scope="wmma.accumulator")
+        T.tvm_fill_fragment(c.data, 16, 16, 16, 0, T.float32(0))
+        if tx >= 32:
+            T.tvm_fill_fragment(c.data, 16, 16, 16, 0, T.float32(step))
+        T.tvm_store_matrix_sync(
+            c.data, 16, 16, 16, 0,
+            T.tvm_access_ptr(T.type_annotation("float32"), S.data, 0, 256, 2), 16, "col_major",
+        )  # fmt: skip
+        T.tvm_storage_sync("shared")
+        for i in range(4):
+            C[tx // 4, tx % 4 * 4 + i] = S[tx // 4, tx % 4 * 4 + i]
+
+    @T.prim_func
+    def mma_store(C: T.Buffer((16, 16), "float32")):
+        tx = T.launch_thread("threadIdx.x", 64)
+        S = T.alloc_buffer((16, 16), scope="shared")
+        c = T.decl_buffer((8,), "float32", scope="local")
+        for i in range(8):
+            c[i] = T.Cast("float32", tx // 32 * step)
+        T.mma_store(
+            "float32", 16, 16, T.tvm_access_ptr(T.type_annotation("float32"), S.data, 0, 256, 2),
+            c.data, 0, 16,
+        )  # fmt: skip
+        T.tvm_storage_sync("shared")
+        for i in range(4):
+            C[tx // 4, tx % 4 * 4 + i] = S[tx // 4, tx % 4 * 4 + i]
+
+    return {"mma_store": mma_store, "tvm_store_matrix_sync": tvm_store_matrix_sync}[name]
+
+
+@pytest.mark.parametrize("name", ["tvm_store_matrix_sync", "mma_store"])
+def test_warps_that_store_one_tile_race_unless_it_is_the_same(name):
+    for step in (0, 1):
+        for wrong, (result,) in verdicts(tile_of_two_warps(name, step), [np.ones((16, 16), "f4")]):
+            if step == 0:
+                assert wrong is None and not result.any()
+            else:
+                assert wrong is not None and wrong.startswith("race")
 
 
 def test_what_is_refused():

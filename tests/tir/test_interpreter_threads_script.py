@@ -77,6 +77,73 @@ def test_writing_the_same_value_is_no_race():
     assert a[0] == 0
 
 
+def copying_to_one_place(copy, step):
+    """Return a kernel whose two threads copy an element each, ``step`` apart, to one place."""
+
+    @T.prim_func
+    def stored(A: T.Buffer((4,), "float32"), B: T.Buffer((2,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 2)
+        S = T.alloc_buffer((1,), scope="shared")
+        with T.attr(0, "async_commit_queue_scope", 0):
+            with T.attr(0, "async_scope", 1):
+                S[0] = A[tx * step]
+        with T.attr(0, "async_wait_queue_scope", 0):
+            with T.attr(0, "async_wait_inflight_count", 0):
+                T.tvm_storage_sync("shared")
+                B[tx] = S[0]
+
+    @T.prim_func
+    def called(A: T.Buffer((4,), "float32"), B: T.Buffer((2,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 2)
+        S = T.alloc_buffer((1,), scope="shared")
+        T.ptx_cp_async("float32", S.data, 0, A.data, tx * step, 4)
+        T.ptx_commit_group()
+        T.ptx_wait_group(0)
+        T.tvm_storage_sync("shared")
+        B[tx] = S[0]
+
+    return {"stored": stored, "called": called}[copy]
+
+
+@pytest.mark.parametrize("copy", ["stored", "called"])
+def test_copying_the_same_value_to_one_place_is_no_race(copy):
+    b = np.zeros(2, "float32")
+    run(copying_to_one_place(copy, 0), np.full(4, 7, "float32"), b, options=RACES)
+    np.testing.assert_array_equal(b, [7, 7])
+    with pytest.raises(ExecutionError, match="race: .* writes"):
+        run(copying_to_one_place(copy, 1), np.arange(4, dtype="float32"), b, options=RACES)
+
+
+@pytest.mark.parametrize("place, other", [(0, 7), (1, 3)])
+def test_a_copy_that_is_not_there_yet_is_compared_with_a_store(place, other):
+    """A thread copies 7 to S[0]; another one stores what S[0] held before the copy, or in S[1]."""
+
+    @T.prim_func
+    def func(A: T.Buffer((1,), "int32"), B: T.Buffer((2,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 2)
+        S = T.alloc_buffer((2,), "int32", scope="shared")
+        if tx == 1:
+            S[0] = 3
+        T.tvm_storage_sync("shared")
+        with T.attr(0, "async_commit_queue_scope", 0):
+            with T.attr(0, "async_scope", 1):
+                if tx == 0:
+                    S[0] = A[0]
+        if tx == 1:
+            S[place] = other
+        with T.attr(0, "async_wait_queue_scope", 0):
+            with T.attr(0, "async_wait_inflight_count", 0):
+                T.tvm_storage_sync("shared")
+                B[tx] = S[0]
+
+    b = np.zeros(2, "int32")
+    run(func, np.full(1, 7, "int32"), b, options=RACES)
+    np.testing.assert_array_equal(b, [7, 7])
+    if place == 0:
+        with pytest.raises(ExecutionError, match=r"race: .*writes S\[0\]"):
+            run(func, np.full(1, 6, "int32"), b, options=RACES)
+
+
 def test_write_after_read_needs_a_barrier():
     @T.prim_func
     def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):

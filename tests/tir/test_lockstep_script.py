@@ -123,6 +123,33 @@ def wait_without_barrier(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "floa
 
 
 @T.prim_func
+def copies_of_one_place_differ(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((4,), scope="shared")
+    with T.attr(0, "async_commit_queue_scope", 0):
+        with T.attr(0, "async_scope", 1):
+            S[tx % 4] = A[tx]
+    with T.attr(0, "async_wait_queue_scope", 0):
+        with T.attr(0, "async_wait_inflight_count", 0):
+            T.tvm_storage_sync("shared")
+            B[tx] = S[3 - tx % 4]
+
+
+@T.prim_func
+def stores_what_a_copy_replaces(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((32,), scope="shared")
+    S[tx] = T.float32(3)
+    T.tvm_storage_sync("shared")
+    T.ptx_cp_async("float32", S.data, tx, A.data, tx, 4)
+    T.ptx_commit_group()
+    S[31 - tx] = T.float32(3)
+    T.ptx_wait_group(0)
+    T.tvm_storage_sync("shared")
+    B[tx] = S[tx]
+
+
+@T.prim_func
 def small_mask(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
     tx = T.launch_thread("threadIdx.x", 32)
     B[tx] = T.tvm_warp_shuffle_down(T.uint32(255), A[tx], 4, 32, 32)
@@ -148,6 +175,8 @@ FAULTS = [
     (register_never_written, "undefined read", "A[tx] = x[0]"),
     (no_wait, "missing wait", "B[tx] = s[tx]"),
     (wait_without_barrier, "race", "B[tx] = s[31 - tx]"),
+    (copies_of_one_place_differ, "race", "S[tx % 4] = A[tx]"),
+    (stores_what_a_copy_replaces, "race", "S[31 - tx] ="),
     (small_mask, "shuffle mask", "T.tvm_warp_shuffle_down"),
     (shuffle_in_a_branch, "shuffle mask", "T.tvm_warp_shuffle("),
 ]
@@ -250,6 +279,23 @@ def waits_for_copies(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "floa
 
 
 @T.prim_func
+def threads_copy_one_place(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((4,), scope="shared")
+    with T.attr(0, "async_commit_queue_scope", 0):
+        with T.attr(0, "async_scope", 1):
+            S[tx % 4] = A[tx % 4]
+    with T.attr(0, "async_wait_queue_scope", 0):
+        with T.attr(0, "async_wait_inflight_count", 0):
+            T.tvm_storage_sync("shared")
+    T.ptx_cp_async("float32", S.data, tx % 4, A.data, tx % 4, 4)
+    T.ptx_commit_group()
+    T.ptx_wait_group(0)
+    T.tvm_storage_sync("shared")
+    B[tx] = S[3 - tx % 4]
+
+
+@T.prim_func
 def odd_types(
     A: T.Buffer((32,), "float16"), B: T.Buffer((32,), "int8"), C: T.Buffer((32,), "int32")
 ):
@@ -270,8 +316,8 @@ def vectors(A: T.Buffer((32, 4), "float32"), B: T.Buffer((128,), "float32")):
     B[T.Ramp(tx * 4, 1, 4)] = x[T.Ramp(0, 1, 4)] + T.Broadcast(T.float32(1), 4)
 
 
-CORRECT = [reverse, warps_wait, guarded_tail, sum_by_shuffles, atomics, waits_for_copies, odd_types,
-           vectors]  # fmt: skip
+CORRECT = [reverse, warps_wait, guarded_tail, sum_by_shuffles, atomics, waits_for_copies,
+           threads_copy_one_place, odd_types, vectors]  # fmt: skip
 
 
 @pytest.mark.parametrize("func", CORRECT, ids=[one.attrs["global_symbol"] for one in CORRECT])

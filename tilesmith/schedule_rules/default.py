@@ -124,9 +124,9 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
 
 
 def _each(sch: Schedule, find: Callable[[Schedule, BlockRV], _Change | None]) -> Schedule:
-    """Attempt what is found for each block that is there still and has no schedule yet."""
+    """Attempt what is found for each block that is there still, runs, and has no schedule yet."""
     for block in _blocks(sch):
-        if _is_there(sch, block) and not _is_done(sch, block):
+        if _is_there(sch, block) and not _is_done(sch, block) and not _never_runs(sch, block):
             change = find(sch, block)
             if change is not None:
                 sch = _attempt(sch, block, change)
@@ -274,6 +274,10 @@ def _holds_several_blocks(sch: Schedule, loop: LoopRV) -> bool:
     """Return whether a rule has merged a block with others already."""
     found = [one for one in statements(sch.get(loop)) if isinstance(one, BlockRealize)]
     return len(found) > 1
+
+
+def _never_runs(sch: Schedule, block: BlockRV) -> bool:
+    return any(loop_extent(sch, loop) == 0 for loop in sch.get_loops(block))
 
 
 def _is_done(sch: Schedule, block: BlockRV) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.testing.fuzz.mutations import MUTATIONS
 from tilesmith.cli.interruptions import interruptible
+from tilesmith.runtime.devices import opencl
 from tilesmith.support.errors import WorkerStartError
 from tilesmith.testing.fuzz import campaign, replay
 from tilesmith.testing.fuzz.campaign import Options, Summary, fuzz
@@ -83,3 +84,47 @@ def test_what_an_interrupted_run_found_is_saved(tmp_path, monkeypatch):
     saved = list(tmp_path.iterdir())
     assert sorted(map(str, saved)) == sorted(finding["file"] for finding in findings.values())
     assert [replay.run_file(path) for path in saved] == [None] * len(saved)  # without the fault
+
+
+DIES = """
+import os, sys
+from tilesmith.testing.fuzz import checks, device_checks
+def die():
+    def check(checker, module, lowered):
+        for target, *_ in right(checker.device, checker.seed):
+            if target.kind.name == "opencl" and "opencl" not in checker.without:
+                checks.note_place("codegen", "opencl")
+                sys.stderr.write({said!r})
+                sys.stderr.flush()
+                os.abort()
+    right = device_checks.code_targets
+    checks.check_code_for_devices = check
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "is_foreign"),
+    [
+        ("in pocl_llvm_generate_workgroup_function_nowrite\n", True),
+        ("Aborted in a kernel\n", False),
+    ],
+)
+def test_a_death_in_the_compiler_of_pocl_is_counted(
+    said, is_foreign, tmp_path, monkeypatch, capsys
+):
+    if not opencl(0).exist:
+        pytest.skip("there is no OpenCL device")
+    (tmp_path / "dies.py").write_text(DIES.format(said=said))
+    monkeypatch.syspath_prepend(tmp_path)
+    runner = IsolatedRunner(patch="dies:die")
+    try:
+        result = runner.run_seed(7, None, "memory")
+    finally:
+        runner.close()
+    counted = result["counts"].get("unsupported opencl: PoCL's compiler kills the process", 0)
+    assert counted == is_foreign
+    if is_foreign:
+        assert result["finding"] is None
+    else:
+        assert "kills the process (signal 6)" in result["finding"]["failure"]
+        assert "Aborted in a kernel" in capsys.readouterr().err

@@ -270,3 +270,40 @@ def test_matrices_of_other_sizes():
 
     with pytest.raises(UnsupportedError, match="multiples of 32 and 8"):
         apply(func, TransformMmaBufferLayout())
+
+
+def test_copies_that_all_threads_make_need_one_barrier_where_they_arrive():
+    """Each thread copies the same element: that is no race, in the background or not."""
+
+    @T.prim_func
+    def func(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        tx = T.launch_thread("threadIdx.x", 4)
+        S = T.decl_buffer((2,), scope="shared")
+        for k in range(3):
+            with T.attr(0, "async_commit_queue_scope", 0):
+                T.attr(0, "async_scope", 1)
+                S[k % 2] = A[k]
+            T.attr(0, "async_wait_queue_scope", 0)
+            T.attr(0, "async_wait_inflight_count", 0)
+            B[k, tx] = S[k % 2]
+
+    @T.prim_func
+    def expected(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 4), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        tx = T.launch_thread("threadIdx.x", 4)
+        S = T.decl_buffer((2,), scope="shared")
+        for k in range(3):
+            with T.attr(0, "async_commit_queue_scope", 0):
+                T.attr(0, "async_scope", 1)
+                S[k % 2] = A[k]
+            T.attr(0, "async_wait_queue_scope", 0)
+            T.attr(0, "async_wait_inflight_count", 0)
+            T.tvm_storage_sync("shared")
+            B[k, tx] = S[k % 2]
+
+    after = apply(func, ThreadSync("shared"))
+    assert_structural_equal(after, expected)
+    copies = [array.copy() for array in arrays_for(func)]
+    run(after, *copies, options=Options(check_races=True, check_undefined=True))
+    assert (copies[1] == copies[0][:, None]).all()

@@ -129,6 +129,7 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
 
 
 def _check(checker: Checker, case: Case, only: str | None) -> None:
+    checker.without = case.get("without", [])
     if case.get("program") == "graph":
         check_graph(checker, case)
         return

@@ -127,6 +127,7 @@ class Checker:
         self.config: dict[str, Any] = {}  # options under which passes run
         self.seed = 0  # of what is drawn while checking: the arguments of further calls
         self.device: str | None = None  # the device that lowering is for; None: this CPU
+        self.without: list[str] = []  # kinds of devices that code is not made for
         self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
         # from which pass on results are compared; "": from the program on

@@ -79,6 +79,8 @@ def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) ->
     the checker's own.
     """
     for target, device, is_compiled in code_targets(checker.device, checker.seed):
+        if target.kind.name in checker.without:
+            continue
         kind = target.kind.name
         again = lowered if kind == checker.device else _lowered(checker, module, target)
         if again is None:

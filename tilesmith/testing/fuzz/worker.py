@@ -1,6 +1,7 @@
 """Runs cases in a process started as ``python -m``, which receives them through its pipe.
 
-``--place FILE``: where it notes the step it is at, for the parent to read after a crash.
+``--folder FOLDER``: where it works. In `place` it notes the step it is at, for the parent to read
+after a crash; what libraries print goes into `errors`.
 ``--patch MODULE:FUNCTION``: called once before the first case; tests break the compiler with it.
 """
 
@@ -32,6 +33,14 @@ def _note_places(path: Path) -> None:
     checks.note_place = note
 
 
+def _work_in(folder: Path) -> None:
+    _note_places(folder / "place")
+    errors = os.open(folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    os.chdir(folder)
+
+
 def handle(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """Handle a message: run a case, given whole or by its seed."""
     if "ready" in request:
@@ -49,13 +58,13 @@ def handle(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes
 def main() -> None:
     """Read the options and serve."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--place", type=Path)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--patch")
     options = parser.parse_args()
 
     def start() -> None:
-        if options.place is not None:
-            _note_places(options.place)
+        if options.folder is not None:
+            _work_in(options.folder)
         if options.patch:
             module, _, function = options.patch.partition(":")
             getattr(importlib.import_module(module), function)()

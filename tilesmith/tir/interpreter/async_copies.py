@@ -124,8 +124,9 @@ def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
             data = source.moved(start * sizes[1]).window(count).copy()
             touch_bytes(env, source.moved(start * sizes[1]), count, False)
         window = target.window(count)
-        window[...] = _UNKNOWN
+        window[...] = data
         touch_bytes(env, target, count, True, pending=True)
+        window[...] = _UNKNOWN
 
         def finish() -> None:
             window[...] = data

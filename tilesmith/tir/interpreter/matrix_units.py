@@ -310,8 +310,8 @@ def _ptx_ldmatrix(compiler: ExpressionCompiler, call: Call, span: Span | None) -
                     matrix = matrix.T if transposed else matrix
                     found.append(matrix[lane // 4, lane % 4 * 2 : lane % 4 * 2 + 2])
                 place = target(env).moved(start(env) * target_size)
-                touch_bytes(env, place, 4 * count, True)
                 place.window(4 * count)[...] = numpy.concatenate(found).view(numpy.uint8)
+                touch_bytes(env, place, 4 * count, True)
 
     return load
 
@@ -341,6 +341,7 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
             row = lane // 4 + 8 * (number % 4 // 2)
             column = lane % 4 * 2 + number % 2 + 8 * (number // 4)
             place.view(dtype, (1,), None, row * step + column)[0] = values[number]
+            touch_bytes(env, place.moved((row * step + column) * dtype.nbytes), dtype.nbytes, True)
 
     return store
 

@@ -12,7 +12,8 @@ class Options:
     """The options of a run.
 
     ``check_races``: two threads that touch the same element of shared or global memory, one of them
-    writing, with no barrier between, are an error. Threads that write the same value are not.
+    writing, with no barrier between, are an error. Threads that write the same value are not, at
+    once or by copies in the background.
 
     ``check_undefined``: a read of allocated memory that was never written is an error; without it
     such a read gives NaN, or 0x5A in each byte. So it does in lanes of a vector, which a mask of

@@ -154,9 +154,10 @@ class Stores:
                 out_of_bounds(buffer, array, place, span, "the store")
 
             if later:
-                array[place] = poison(buffer.dtype.element)
                 if observe is not None:
+                    array[place] = stored  # what the watch compares with other writes
                     observe(env, array, place, pending=True)
+                array[place] = poison(buffer.dtype.element)
 
             def store() -> None:
                 array[place] = stored

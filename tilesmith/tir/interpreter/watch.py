@@ -110,9 +110,11 @@ class Watch:
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
     ) -> None:
-        """Check an access through a pointer."""
-        for start in range(pointer.offset, pointer.offset + count):
-            self.touch(env, pointer, start, 1, writes, b"", "memory behind a pointer")
+        """Check an access through a pointer: of a write, once the memory holds what it writes."""
+        values = pointer.window(count).tobytes() if writes else b""
+        for place in range(count):
+            value, start = values[place : place + 1], pointer.offset + place
+            self.touch(env, pointer, start, 1, writes, value, "memory behind a pointer")
         if pending:
             self.forget(pointer, pointer.offset, count)
 
@@ -176,7 +178,9 @@ def _race(what: str, one: Access, does: str, other: Access, did: str) -> Executi
 def touch_bytes(
     env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
 ) -> None:
-    """Report an access through a pointer to the watch of the current run, if there is one."""
+    """Report an access through a pointer to the watch of the current run, if there is one: a write
+    once the memory holds what it writes (with ``pending``, for a moment), which is compared with
+    other writes."""
     watch = env[CONTEXT_SLOT].watch
     if watch is not None:
         watch.touch_bytes(env, pointer, count, writes, pending)
@@ -199,8 +203,9 @@ class AccessObserver:
         thread where only races matter.
 
         With ``may_be_undefined``, it returns the numbers of the elements that were never written;
-        without, they are an error. With ``pending``, what is written is not there yet; unless
-        ``is_defined``, it is a copy of what was never written.
+        without, they are an error. Of a write, the array holds what it writes; with ``pending``,
+        only for a moment: it arrives later. Unless ``is_defined``, it is a copy of what was never
+        written.
         """
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
@@ -223,9 +228,7 @@ class AccessObserver:
             undefined: list[int] = []
             for number, element in enumerate(_elements(place)):
                 where = start + sum([i * step for i, step in zip(element, strides)])
-                value = b""
-                if writes and not pending:
-                    value = numpy.asarray(array[element]).tobytes()
+                value = numpy.asarray(array[element]).tobytes() if writes else b""
                 shown = ", ".join([str(int(index)) for index in element])
                 what = f"{name}[{shown}] (scope {scope})"
                 if not watch.touch(

@@ -80,6 +80,16 @@ def put(memory: Memory, kind: numpy.dtype, position: Any, group: Group, value: A
         flat[position] = value if not isinstance(value, numpy.ndarray) else value.reshape(-1)[-1]
 
 
+def put_seen(
+    memory: Memory, kind: numpy.dtype, position: Any, group: Group, value: Any
+) -> tuple[Any, Any]:
+    """Store elements in memory that several threads see; return which of them were there already,
+    and which are there afterwards: two writes of one value do no harm."""
+    before = fetch(memory, kind, position, group)
+    put(memory, kind, position, group, value)
+    return _equal(before, value), _equal(fetch(memory, kind, position, group), value)
+
+
 def where_of(memory: Memory, position: Any, size: int, group: Group) -> Any:
     """Return the index of the flags of elements."""
     if memory.space == "local":
@@ -249,9 +259,7 @@ class BufferAccesses:
                 value = _chosen(value, chosen, env[THREAD_SLOT].count)
                 defined = None
             if is_seen:
-                before = fetch(memory, kind, position, group)
-                put(memory, kind, position, group, value)
-                same = _equal(before, value), _equal(fetch(memory, kind, position, group), value)
+                same = put_seen(memory, kind, position, group, value)
                 env[CONTEXT_SLOT].accessed(site, memory, group, position, size, True, same)
             else:
                 put(memory, kind, position, group, value)

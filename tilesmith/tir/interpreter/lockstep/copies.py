@@ -1,7 +1,8 @@
 """Asynchronous copies of a block: what is in flight, group by group, for each thread.
 
-As in the interpreter's ``async_copies``: the source is read when a copy begins, the destination
-changes when the thread that began it waits. Until then its elements are marked as pending.
+As in the interpreter's ``async_copies``: the source is read when a copy begins, the destination is
+there when the thread that began it waits. Until then its elements are marked as pending: no thread
+may read them. They hold what will arrive, so that other writes can be compared with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy
 
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.lockstep.accesses import put_seen
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import Site
 from tilesmith.tir.interpreter.lockstep.state import Group, State, granules
@@ -59,7 +61,8 @@ class BlockCopies:
             if memory.pending is None:
                 memory.pending = numpy.zeros(-(-memory.data.nbytes // memory.granule), numpy.bool_)
             group: Group = env[THREAD_SLOT]
-            state.accessed(site, memory, group, position, size, True, None, is_async=True)
+            same = put_seen(memory, numpy.dtype(kind), position, group, values)
+            state.accessed(site, memory, group, position, size, True, same, is_async=True)
             memory.pending[at] = True
             memory.written(at, False)
 
@@ -106,17 +109,18 @@ class BlockCopies:
     def _arrive(self, state: State, copy: _Copy, done: Any, warp_size: int) -> None:
         memory, position, ids = copy.memory, copy.position[done], copy.ids[done]
         group = Group(ids, len(ids) == self.threads, warp_size)
-        flat = memory.elements(numpy.dtype(copy.kind))
+        kind = numpy.dtype(copy.kind)
         if memory.space == "local":
-            flat[position, ids if position.ndim == 1 else ids[:, None]] = copy.values[done]
+            memory.elements(kind)[position, ids if position.ndim == 1 else ids[:, None]] = (
+                copy.values[done]
+            )
             memory.written((position, ids if position.ndim == 1 else ids[:, None]))
             return
-        flat[position] = copy.values[done]
-        size = numpy.dtype(copy.kind).itemsize
-        at = granules(position, size, memory.granule)
+        same = put_seen(memory, kind, position, group, copy.values[done])
+        at = granules(position, kind.itemsize, memory.granule)
         if memory.pending is not None:
             memory.pending[at] = False
         memory.written(at)
         observers, state.observers = state.observers, ()  # it has been counted
-        state.accessed(copy.site, memory, group, position, size, True)
+        state.accessed(copy.site, memory, group, position, kind.itemsize, True, same)
         state.observers = observers

@@ -25,6 +25,7 @@ from tilesmith.tir.interpreter.lockstep.accesses import (
     note_undefined,
     pointed,
     put,
+    put_seen,
     where_of,
 )
 from tilesmith.tir.interpreter.lockstep.memory import Memory
@@ -135,19 +136,12 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
         lanes = place if is_row_major else place.transpose(0, 2, 1)
         position = lanes.reshape(len(warps) * WARP, -1)
         if stores:
-            before = memory.elements(kind)[position].copy()
-            memory.elements(kind)[place] = view[warps]
-            after = memory.elements(kind)[position]
+            values = view[warps] if is_row_major else view[warps].transpose(0, 2, 1)
+            values = values.reshape(position.shape).astype(kind)
+            same = put_seen(memory, kind, position, group, values)
             memory.written(granules(position, kind.itemsize, memory.granule))
-            env[CONTEXT_SLOT].accessed(
-                site,
-                memory,
-                group,
-                position,
-                kind.itemsize,
-                True,
-                (before == after, after == after),
-            )
+            state: State = env[CONTEXT_SLOT]
+            state.accessed(site, memory, group, position, kind.itemsize, True, same)
         else:
             checked_read(env, site, memory, group, position, kind.itemsize)
             _read_by_others(env, site, memory, group, position, kind.itemsize)
@@ -374,10 +368,13 @@ def _mma_store(compiler: Any, call: Call, span: Any) -> Run:
         column = lane % 4 * 2 + number % 2 + 8 * (number // 4)
         start = numpy.broadcast_to(numpy.asarray(place.offset) // kind.itemsize, (group.count,))
         position = start[:, None] + row * stride(env) + column
-        put(place.memory, kind, position, group, values)
+        there, stays = put_seen(place.memory, kind, position, group, values)
         place.memory.written(where_of(place.memory, position, kind.itemsize, group))
         for pair in range(0, 8, 2):  # two neighbours at a time
-            part = position[:, pair : pair + 2]
-            env[CONTEXT_SLOT].accessed(site, place.memory, group, part, kind.itemsize, True)
+            two = numpy.s_[:, pair : pair + 2]
+            env[CONTEXT_SLOT].accessed(
+                site, place.memory, group, position[two], kind.itemsize, True,
+                (there[two], stays[two]),
+            )  # fmt: skip
 
     return store
