@@ -171,8 +171,9 @@ def _result_axes(
 
 def _group_of(index: PrimExpr, variable: Var) -> int | None:
     """Return the n of ``variable % n``, None for any other index."""
-    is_part = isinstance(index, FloorMod) and index.a is variable and isinstance(index.b, IntImm)
-    return index.b.value if is_part else None
+    if isinstance(index, FloorMod) and index.a is variable and isinstance(index.b, IntImm):
+        return index.b.value
+    return None
 
 
 def _is_remainder(index: PrimExpr, variable: Var, divisor: int) -> bool:

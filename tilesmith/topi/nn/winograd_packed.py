@@ -234,7 +234,7 @@ def conv2d_nhwc_winograd(
     points = _data_points(padded, (*shape, depth), tile, columns, stride)
     rc = te.reduce_axis((0, depth), name="rc")
 
-    def product(*at: Any) -> PrimExpr:
+    def product(*at: Any) -> Any:
         n, s, *group, a, b, t, o = at
         tile_of_weights = (*group, op.floordiv(o, packed), a * alpha + b)
         factor = weight(*tile_of_weights, rc, op.floormod(o, packed))

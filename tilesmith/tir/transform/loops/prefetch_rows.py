@@ -84,7 +84,7 @@ def _looks_up(load: BufferLoad, step: Var) -> bool:
 def _row_length(index: PrimExpr, loops: list[For]) -> int | None:
     """Return how many elements some loops read if they leave none out; None for any other index."""
     analyzer = Analyzer()
-    found = []
+    found: list[tuple[int, int]] = []
     for one in loops:
         moved = substitute(index, {one.loop_var: one.loop_var + const(1, one.loop_var.dtype)})
         stride = analyzer.simplify(moved - index)
@@ -92,10 +92,10 @@ def _row_length(index: PrimExpr, loops: list[For]) -> int | None:
             return None
         found.append((stride.value, one.extent.value))
     reach = 1
-    for stride, extent in sorted(found):
-        if not 0 < stride <= reach:
+    for gap, count in sorted(found):
+        if not 0 < gap <= reach:
             return None
-        reach += stride * (extent - 1)
+        reach += gap * (count - 1)
     return reach
 
 
