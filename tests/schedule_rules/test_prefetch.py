@@ -84,6 +84,7 @@ def take(rows, columns, count, target=ZEN, then=lambda x: x):
         (take(300, 4, 9), None),  # not even a vector
         (take(30000, 768, 9, CASCADE), None),
         (made((300, 64), topi.exp), None),
+        (made((300, 64), lambda x: topi.divide(x, topi.sum(x))), None),  # by one number
     ],
 )
 def test_rows_that_are_looked_up(function, expected):

@@ -50,7 +50,7 @@ def looks_up_rows(block: Block, row: Var) -> bool:
     are read from memory themselves.
     """
     return any(
-        mentions(load.indices[-1], {row}) and _is_read(load, row) for load in loads(block.body)
+        mentions(load.indices[-1:], {row}) and _is_read(load, row) for load in loads(block.body)
     )
 
 

@@ -31,7 +31,8 @@ def convolution_in_fewer_steps(
     """Return a convolution of weights ``(O, I, ky, kx)``, ``out`` the sizes of its NCHW result;
     ``last`` gives the data with its channels last. None where direct sums take less time.
     """
-    wide, groups = weights.astype("float32", copy=False), int(call.attrs.groups)
+    attrs: Any = call.attrs
+    wide, groups = weights.astype("float32", copy=False), int(attrs.groups)
     made = winograd_convolution(kernels, last, wide, options, out, machine, groups)
     if made is None and groups > 1:
         return None
