@@ -10,6 +10,7 @@ import pytest
 from tilesmith.arith import Analyzer, IterMapLevel
 from tilesmith.arith.assumptions import Assumptions
 from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.cases import Cases
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
 from tilesmith.arith.connectives import Connectives
 from tilesmith.arith.division import Divider
@@ -106,9 +107,13 @@ def normalizer(parts: SumParts) -> Normalizer:
 
 @pytest.fixture
 def comparisons(parts: SumParts, normalizer: Normalizer) -> Comparisons:
+    assumptions = Assumptions(
+        parts.facts, parts.numbering, parts.table, parts.bounds, parts.terms, normalizer
+    )
+    cases = Cases(parts.facts, parts.bounds, parts.terms, normalizer, assumptions)
     made = Comparisons(
         parts.facts, parts.numbering, parts.table, parts.writer, parts.bounds, parts.residues,
-        parts.terms, parts.prover, parts.divider, normalizer,
+        parts.terms, parts.prover, parts.divider, normalizer, cases,
     )  # fmt: skip
     made.rewriter = Unchanged()
     return made

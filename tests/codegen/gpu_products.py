@@ -22,8 +22,10 @@ from tilesmith.schedule_rules.intrinsics import cuda
 from tilesmith.target import Target
 from tilesmith.testing.tir import mma_schedule
 
-TILES = {"float16": (16, 16, 16), "int8": (16, 16, 16), "int4": (8, 8, 32)}
+TILES = {"float32": (16, 16, 8), "float16": (16, 16, 16), "int8": (16, 16, 16), "int4": (8, 8, 32)}
 F16 = in_tiles(cuda.shared_16x16_to_ldmatrix_32x8_layout)
+TF32_A = in_tiles(cuda.shared_16x8_to_mma_32x4_layout, 16, 8)
+TF32_B = in_tiles(cuda.shared_8x16_to_mma_32x4_layout, 8, 16)
 I8_A = in_tiles(cuda.shared_16x32_to_ldmatrix_32x16_layout, 16, 32)
 I8_B = in_tiles(cuda.shared_32x16_to_ldmatrix_32x16_layout, 32, 16)
 
@@ -71,7 +73,7 @@ def wmma_product(
         loads.append(sch.cache_read(block, index, f"wmma.{matrix}"))
         sch.compute_at(loads[-1], k1)
         sch.compute_at(shared, k0)
-        copy_together(sch, shared, (2, 2), 4 if in_dtype == "float16" else 8)
+        copy_together(sch, shared, (2, 2), 8 if in_dtype.startswith("int") else 4)
     store = sch.cache_write(block, 0, "wmma.accumulator")
     sch.reverse_compute_at(store, j1)
     init = sch.decompose_reduction(block, k0)
@@ -95,8 +97,11 @@ def mma_product(
     ``simple``: results are stored by a loop; ``stages``: of a pipeline, as above; ``permuted``:
     rows of shared memory are permuted, not padded.
     """
-    depth = 16 if in_dtype == "float16" else 32
-    left, right = (F16, F16) if depth == 16 else (I8_A, I8_A if transposed else I8_B)
+    depth = {"float32": 8, "float16": 16}.get(in_dtype, 32)
+    left, right = {
+        8: (TF32_A, TF32_A if transposed else TF32_B), 16: (F16, F16),
+        32: (I8_A, I8_A if transposed else I8_B),
+    }[depth]  # fmt: skip
     program = product(size, size, 4 * depth, in_dtype, out_dtype, transposed)
     names = cuda.get_mma_intrin_group(
         "shared.dyn", "global", in_dtype, out_dtype, False, transposed, simple

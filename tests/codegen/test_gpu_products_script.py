@@ -35,6 +35,10 @@ PRODUCTS = {
     "mma f16": (
         mma_product, ("float16", "float16", True), "sm_80", {}, ["HMMA.16816.F16", "LDSM.16.M88.4"]
     ),
+    "mma tf32": (mma_product, ("float32", "float32", True), "sm_80", {}, ["HMMA.1688.F32.TF32"]),
+    "wmma tf32": (
+        wmma_product, ("float32", "float32", False, 32), "sm_80", {}, ["HMMA.1684.F32.TF32"]
+    ),
     "mma bytes": (mma_product, ("int8", "int32", True), "sm_80", {}, ["IMMA.16832.S8.S8"]),
     "m16n8k8": (product_of_m16n8k8, (), "sm_75", {}, ["HMMA.1688.F32", "LDSM.16.M88.4"]),
     "wmma": (wmma_product, (), "sm_75", {}, ["HMMA.1688.F32", "LDSM.16.M88.2"]),

@@ -349,6 +349,20 @@ def _half_case(rng):
 
 
 @T.prim_func
+def exchange_between_blocks(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    """Blocks read what other blocks wrote, behind a barrier of all of them, and write behind
+    another one: the kernel is launched so that all blocks run at once."""
+    for bx in T.thread_binding(4, "blockIdx.x"):
+        for tx in T.thread_binding(16, "threadIdx.x"):
+            with T.block("all"):
+                A[bx * 16 + tx] = A[bx * 16 + tx] + T.float32(1)
+                T.tvm_storage_sync("global")
+                B[bx * 16 + tx] = A[63 - bx * 16 - tx] + T.float32(1)
+                T.tvm_storage_sync("global")
+                A[bx * 16 + tx] = A[bx * 16 + tx] + T.float32(1)
+
+
+@T.prim_func
 def _faulty(A: T.Buffer((32,), "float32"), far: T.int64):
     for tx in T.thread_binding(32, thread="threadIdx.x"):
         with T.block("b"):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tests.gpu.programs import PROGRAMS, build_smallest, build_wide
+from tests.gpu.programs import PROGRAMS, build_smallest, build_wide, exchange_between_blocks
 from tilesmith.runtime.cuda import graph_of
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DeviceError, ShapeError
@@ -177,6 +177,36 @@ def test_cooperative_launch():
     tensor = tilesmith.nd.array(np.ones(1, "float32"), DEVICE)
     module(tensor)
     assert tensor.numpy()[0] == 0
+
+
+def test_a_barrier_of_all_blocks():
+    module = tilesmith.build(exchange_between_blocks, target=target())
+    for _ in range(3):
+        values = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+        a, b = [tilesmith.nd.array(one, DEVICE) for one in values]
+        module(a, b)
+        np.testing.assert_array_equal(b.numpy(), np.arange(64)[::-1] + 2)
+        np.testing.assert_array_equal(a.numpy(), np.arange(64) + 2)
+
+
+def test_a_barrier_of_more_blocks_than_the_gpu_holds_is_refused():
+    @T.prim_func
+    def large(A: T.Buffer((1024,), "float32"), n: T.int32):
+        for bx in T.thread_binding(n, thread="blockIdx.x"):
+            for tx in T.thread_binding(1024, thread="threadIdx.x"):
+                with T.block("b"):
+                    T.reads()
+                    T.writes(A[0:1024])
+                    if bx == 0:
+                        A[tx] = T.float32(1)
+                    T.tvm_storage_sync("global")
+
+    module = tilesmith.build(large, target=target())
+    tensor = tilesmith.nd.array(np.zeros(1024, "float32"), DEVICE)
+    with pytest.raises(DeviceError, match="all of its blocks on the GPU at once"):
+        module(tensor, 100_000)
+    module(tensor, 4)
+    assert tensor.numpy().sum() == 1024
 
 
 @T.prim_func

@@ -14,6 +14,7 @@ from tests.codegen.gpu_instructions_script import CUDA, EVERYWHERE, arrays_for
 from tests.codegen.gpu_products import arrays_of, mma_product, product_of_m16n8k8, wmma_product
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.operators import rounded_to_tf32
 
 TARGET = "cuda -arch=sm_90"
 
@@ -63,6 +64,10 @@ def test_instruction(instructions, name):
 PRODUCTS = {
     "mma": (mma_product, ("float16", "float32", False, 256), {}),
     "mma transposed": (mma_product, ("float16", "float16", True, 128), {}),
+    "mma tf32": (mma_product, ("float32", "float32", False, 256), {}),
+    "mma tf32 transposed": (mma_product, ("float32", "float32", True, 128), {}),
+    "wmma tf32": (wmma_product, ("float32", "float32", False, 256), {}),
+    "wmma tf32 transposed": (wmma_product, ("float32", "float32", True, 128), {}),
     "mma bytes": (mma_product, ("int8", "int32", False, 128), {}),
     "mma bytes transposed": (mma_product, ("int8", "int32", True, 128), {}),
     "mma with loops that store": (mma_product, ("float16", "float32", True, 128, True), {}),
@@ -105,6 +110,16 @@ def test_product(name):
     got = on_device(sch.mod, arrays, options)
     assert DataType(str(got.dtype)) == program.buffer_map[program.params[2]].dtype
     np.testing.assert_array_equal(got.astype("float64"), expected)
+
+
+@pytest.mark.parametrize("make", [mma_product, wmma_product])
+def test_operands_of_float32_are_rounded(make):
+    program, sch = make("float32", "float32", False, 128)
+    random = np.random.default_rng(0)
+    a, b, c = [random.standard_normal(one.shape).astype("float32") for one in arrays_of(program)]
+    got = on_device(sch.mod, [a, b, c])
+    expected = rounded_to_tf32(a).astype("float64") @ rounded_to_tf32(b)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_a_classic_schedule():

@@ -73,6 +73,7 @@ ASKING = {
     "interpreter": "lowering",
     "intrinsic_rules": "tir",
     "host_passes": "lowering",
+    "barrier_passes": "lowering",
     "default_schedule": "schedule_rules",
     "graph_passes": "driver",
     "describe": "cli",

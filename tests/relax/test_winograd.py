@@ -164,6 +164,17 @@ def test_one_strip_shares_its_parts():
     assert "T.parallel(" not in scheduled(1, 14)
 
 
+@pytest.mark.parametrize(("outputs", "rows", "prefetches"), [(64, 3, True), (32, 3, False)])
+def test_panels_of_weights_are_fetched_before_their_turn(outputs, rows, prefetches):
+    """Where one follows another; small ones too: other layers have driven them from the cache."""
+    x, weights = random(1, 12, 12, 16), random(outputs, 16, 3, 3, seed=1)
+    function, points = by_strips(x, weights, (1, 1, 1, 1), 2, rows, 32)
+    made = default_schedule(function, Target("llvm -mcpu=znver5 -num-cores=1"))
+    assert ("T.prefetch(" in ts.lower(made).script()) == prefetches
+    wanted = np.maximum(direct(x, weights, (1, 1, 1, 1)), 0)
+    np.testing.assert_allclose(run(made, x, points), wanted, rtol=1e-4, atol=1e-3)
+
+
 @T.prim_func
 def batched_product(
     x: T.Buffer((4, 8, 16), "float32"), w: T.Buffer((4, 16, 32), "float32"),

@@ -18,6 +18,10 @@ static atomic_long live_blocks, events_live, pool_cached_bytes;
 static char is_stream[MAX_STREAMS]; /* handles are 1000 + a place here */
 static char calls[1 << 20];
 static long calls_size = 0;
+static char order[1 << 16]; /* what streams were given, with the numbers of events */
+static long order_size = 0;
+#define GIVE(...) do { if (order_size + 80 < (long)sizeof order) \
+  order_size += snprintf(order + order_size, 80, __VA_ARGS__); } while (0)
 static __thread intptr_t current_context = 0;
 static long limit_bytes = 1L << 40;
 
@@ -46,10 +50,12 @@ API void fake_plan(const char *name, int status, int after) {
 }
 API void fake_reset(int device_count, long limit) {
   planned_status = 0; sticky = 0; devices = device_count; calls_size = 0; calls[0] = 0;
+  order_size = 0; order[0] = 0;
   pool_cached_bytes = 0;
   limit_bytes = limit;
 }
 API const char *fake_calls(void) { return calls; }
+API const char *fake_order(void) { return order; }
 API long fake_live(void) { return live_blocks; }
 API long fake_events(void) { return events_live; }
 static int is_bad(void *s) {
@@ -179,6 +185,7 @@ API int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *s) {
 API int cuMemcpyPeerAsync(void *to, void *tc, const void *from, void *fc, size_t n, void *s) {
   ENTER("cuMemcpyPeerAsync");
   if (tc == fc) return 1;
+  GIVE("%ld copy\n", (long)(intptr_t)s);
   memmove(to, from, n);
   return 0;
 }
@@ -187,6 +194,7 @@ API int cuMemsetD8Async(void *p, unsigned char v, size_t n, void *s) { ENTER("cu
 static atomic_long next_stream;
 API int cuStreamCreate(void **s, unsigned f) {
   ENTER("cuStreamCreate");
+  if (f == 1) GIVE("side stream\n");
   long n = next_stream++ % MAX_STREAMS;
   is_stream[n] = 1;
   *s = (void *)(intptr_t)(1000 + n);
@@ -199,14 +207,24 @@ API int cuStreamDestroy_v2(void *s) {
   return 0;
 }
 API int cuStreamSynchronize(void *s) { ENTER("cuStreamSynchronize"); return is_bad(s) ? 400 : 0; }
+typedef struct { float time; int number; } Event;
 API int cuStreamWaitEvent(void *s, void *e, unsigned f) {
   char text[64];
   snprintf(text, sizeof text, "cuStreamWaitEvent %ld", (long)(intptr_t)s);
   ENTER(text);
   if (is_bad(s)) return 400;
+  GIVE("%ld wait %d\n", (long)(intptr_t)s, ((Event *)e)->number);
   return 0;
 }
-API int cuEventCreate(void **e, unsigned f) { ENTER("cuEventCreate"); *e = calloc(1, sizeof(float)); events_live++; return 0; }
+static atomic_int next_event;
+API int cuEventCreate(void **e, unsigned f) {
+  ENTER("cuEventCreate");
+  Event *made = calloc(1, sizeof(Event));
+  made->number = next_event++;
+  *e = made;
+  events_live++;
+  return 0;
+}
 API int cuEventDestroy_v2(void *e) { events_live--; free(e); return 0; }
 static atomic_long ticks;
 API int cuEventRecord(void *e, void *s) {
@@ -214,11 +232,12 @@ API int cuEventRecord(void *e, void *s) {
   snprintf(text, sizeof text, "cuEventRecord %ld", (long)(intptr_t)s);
   ENTER(text);
   if (is_bad(s)) return 400;
-  *(float *)e = (float)(ticks += 2);
+  ((Event *)e)->time = (float)(ticks += 2);
+  GIVE("%ld record %d\n", (long)(intptr_t)s, ((Event *)e)->number);
   return 0;
 }
 API int cuEventSynchronize(void *e) { ENTER("cuEventSynchronize"); return 0; }
-API int cuEventElapsedTime(float *ms, void *a, void *b) { *ms = *(float *)b - *(float *)a; return 0; }
+API int cuEventElapsedTime(float *ms, void *a, void *b) { *ms = ((Event *)b)->time - ((Event *)a)->time; return 0; }
 
 API int cuModuleLoadDataEx(void **m, const char *code, unsigned n, int *names, void **values) {
   ENTER("cuModuleLoadDataEx");
@@ -248,6 +267,7 @@ API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, void *f, int n, size
 API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared, void *s, void **params, void **extra) {
   ENTER("cuLaunchKernel");
+  GIVE("%ld launch\n", (long)(intptr_t)s);
   return 0;
 }
 typedef struct { unsigned sizes[7]; void *stream; const void *attributes; unsigned count; } Config;

@@ -29,6 +29,7 @@ class FakeDriver:
         self.left = 0
         self.library = ctypes.CDLL(str(self.path))
         self.library.fake_calls.restype = ctypes.c_char_p
+        self.library.fake_order.restype = ctypes.c_char_p
         self.library.fake_live.restype = ctypes.c_long
         self.library.fake_events.restype = ctypes.c_long
         self.library.fake_reset.argtypes = [ctypes.c_int, ctypes.c_long]
@@ -55,3 +56,7 @@ class FakeDriver:
     def take_calls(self):
         """Return the calls since the beginning."""
         return self.library.fake_calls().decode().split("\n")[:-1]
+
+    def take_order(self):
+        """Return what streams were given since the beginning: launches, marks and waits."""
+        return self.library.fake_order().decode().split("\n")[:-1]

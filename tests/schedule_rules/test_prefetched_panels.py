@@ -1,4 +1,4 @@
-"""Packed weights that exceed a part of L2 are prefetched, panel after panel."""
+"""Packed weights are prefetched, panel after panel: no layer of a model finds its own in L2."""
 
 from __future__ import annotations
 
@@ -32,13 +32,24 @@ def product(m, k, n, **changes):
         (product(128, 768, 3072), True),
         (product(49, 512, 2048), True),
         (product(1024, 768, 3072, rows_are_known=False), True),
-        (product(128, 64, 256), False),  # its weights stay in L2
+        (product(196, 64, 384), True),  # other layers have driven its weights out of L2
+        (product(196, 256, WIDTH), False),  # no panel follows the first one
+        (product(196, 8192, WIDTH), False),  # nor here, where it comes from memory
         (product(4, 768, 3072), False),  # one row tile
         (product(128, 768, 3072, packed_width=None), False),  # may come from near
     ],
 )
-def test_the_model_prefetches_where_weights_come_from_memory(given, prefetches):
+def test_the_model_prefetches_where_panels_follow_each_other(given, prefetches):
     assert choose(given, ZEN_AVX512, 1).candidate.prefetches == prefetches
+
+
+def test_small_weights_are_waited_for_as_long_as_l3_takes():
+    given, candidate = product(196, 64, 384), Candidate(14, 2, None, False)
+    far = replace(ZEN_AVX512, l3_bandwidth=ZEN_AVX512.l3_bandwidth / 2)
+    near, waited = [predict(given, candidate, one).stream for one in (ZEN_AVX512, far)]
+    assert waited == pytest.approx(2 * near)
+    none = replace(ZEN_AVX512, l3_bytes=0)
+    assert predict(given, candidate, none).stream > waited  # they come from memory
 
 
 def test_weights_that_memory_delivers_too_slowly_are_waited_for():

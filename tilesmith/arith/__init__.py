@@ -15,7 +15,8 @@ built from, named to its right; calls upwards, of parts built later, go through 
     Extremes       minima and maxima of sums                   Prover, LikeTerms, Divider
     Normalizer     expressions as sums                         all of the above
     Assumptions    bindings and conditions as facts            Normalizer, Facts
-    Comparisons    signs of differences                        Normalizer, Prover, Divider
+    Cases          signs of sums with written minima, choices  Normalizer, Assumptions
+    Comparisons    signs of differences                        Normalizer, Prover, Divider, Cases
     Connectives    conditions beside each other                Comparisons
     VectorRewriter ramps and broadcasts                        Normalizer, Divider, Prover
     Rewriter       any expression, simplified                  all of the above

@@ -165,7 +165,8 @@ class Analyzer:
         def enter() -> Callable[[], Any]:
             condition = engine.rewriter.rewrite(expr)
             saved = engine.facts.open_layer()
-            engine.assumptions.assume(condition)
+            # what is known in many steps is known in one now
+            engine.assumptions.assume(expr if is_const(condition, 1) else condition)
             self._constraints += 1
             return lambda: engine.facts.close_layer(saved)
 

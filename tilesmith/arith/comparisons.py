@@ -10,6 +10,7 @@ from math import gcd
 from typing import Any
 
 from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.cases import Cases
 from tilesmith.arith.division import Divider
 from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_table import FormTable
@@ -53,8 +54,8 @@ class Comparisons:
     """Decides comparisons, or rewrites them with fewer terms."""
 
     __slots__ = (
-        "bounds", "divider", "facts", "normalizer", "numbering", "prover", "residues", "rewriter",
-        "table", "terms", "writer",
+        "bounds", "cases", "divider", "facts", "normalizer", "numbering", "prover", "residues",
+        "rewriter", "table", "terms", "writer",
     )  # fmt: skip
 
     rewriter: ExpressionRewriter
@@ -72,6 +73,7 @@ class Comparisons:
         prover: Prover,
         divider: Divider,
         normalizer: NormalForms,
+        cases: Cases,
     ) -> None:
         self.facts = facts
         self.numbering = numbering
@@ -83,6 +85,7 @@ class Comparisons:
         self.prover = prover
         self.divider = divider
         self.normalizer = normalizer
+        self.cases = cases
 
     def comparison(self, expr: Any) -> PrimExpr:
         """Decides a comparison, or rewrites it with fewer terms."""
@@ -192,16 +195,10 @@ class Comparisons:
         if self.facts.sum_facts and self.facts.inequalities and self._differs(difference):
             return False
         if self._worth_proving(difference):
-            opposite = times(difference, -1)
-            if self.prover.prove(shifted(difference, -1), 2) or self.prover.prove(
-                shifted(opposite, -1), 2
-            ):
+            opposite, prove = times(difference, -1), self.prover.prove
+            if prove(shifted(difference, -1), 2) or prove(shifted(opposite, -1), 2):
                 return False
-            if (
-                self.facts.inequalities
-                and self.prover.prove(difference, 2)
-                and self.prover.prove(opposite, 2)
-            ):
+            if self.facts.inequalities and prove(difference, 2) and prove(opposite, 2):
                 return True
         return None
 
@@ -272,6 +269,10 @@ class Comparisons:
         simpler = self._case_split(kind, form)
         if simpler is not None:
             return simpler
+        if self.table.has_cases:
+            answer = self._by_cases(expr, form)
+            if answer is not None:
+                return TRUE if answer else FALSE
         common = coefficient_gcd(form)
         reduced = exact_quotient(form, common)
         whole = self._digit_bound(self._without_tail(reduced))
@@ -389,6 +390,16 @@ class Comparisons:
             if not open_cases:
                 return TRUE if every else FALSE
         return None
+
+    def _by_cases(self, expr: Any, form: Sum) -> bool | None:
+        """Decides the sign of what an inequality asks for from the cases that its text names."""
+        kind = expr.__class__
+        answer = None
+        if kind is LT or kind is LE:
+            answer = self.cases.as_written(form, expr.a, expr.b)
+        elif kind in _FLIPPED:
+            answer = self.cases.as_written(form, expr.b, expr.a)
+        return self.cases.of_choice(form, self.sign) if answer is None else answer
 
     # Writing them down
 

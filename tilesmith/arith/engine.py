@@ -9,6 +9,7 @@ from weakref import proxy
 
 from tilesmith.arith.assumptions import Assumptions
 from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.cases import Cases
 from tilesmith.arith.comparisons import Comparisons
 from tilesmith.arith.connectives import Connectives
 from tilesmith.arith.division import Divider
@@ -35,9 +36,9 @@ class Engine:
     """Holds the parts; each is built from those before it."""
 
     __slots__ = (
-        "assumptions", "bounds", "comparisons", "connectives", "divider", "extremes", "facts",
-        "normalizer", "numbering", "prover", "residues", "rewriter", "table", "terms", "vectors",
-        "writer",
+        "assumptions", "bounds", "cases", "comparisons", "connectives", "divider", "extremes",
+        "facts", "normalizer", "numbering", "prover", "residues", "rewriter", "table", "terms",
+        "vectors", "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -57,8 +58,10 @@ class Engine:
         assumptions = self.assumptions = Assumptions(
             facts, numbering, table, bounds, terms, normalizer
         )
+        cases = self.cases = Cases(facts, bounds, terms, normalizer, assumptions)
         comparisons = self.comparisons = Comparisons(
             facts, numbering, table, writer, bounds, residues, terms, prover, divider, normalizer,
+            cases,
         )  # fmt: skip
         connectives = self.connectives = Connectives(
             facts, numbering, terms, normalizer, comparisons

@@ -40,11 +40,12 @@ class FormTable:
     order of its question, not that of a question before.
     """
 
-    __slots__ = ("_atoms", "_numbers", "_uid", "numbering", "register_length")
+    __slots__ = ("_atoms", "_numbers", "_uid", "has_cases", "numbering", "register_length")
 
     def __init__(self, numbering: Numbering) -> None:
         self.numbering = numbering
         self.register_length: Atom | None = None  # ``vscale()``, once it has occurred
+        self.has_cases = False  # whether a minimum, a maximum or a choice has occurred
         self._atoms: dict[object, Atom] = {}
         self._numbers: dict[object, int] = {}
         self._uid = 0
@@ -102,6 +103,8 @@ class FormTable:
         if new:
             atom.expr = expr
             atom.is_data = kind is not Truncated or not _of_variables(expr)
+            if kind is Choice:
+                self.has_cases = True
             if kind is Leaf and is_call(expr, "tir.vscale"):
                 self.register_length = atom
         return atom

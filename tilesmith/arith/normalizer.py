@@ -398,6 +398,7 @@ class Normalizer:
     # Minima and maxima
 
     def _min_max(self, expr: Any) -> Sum:
+        self.table.has_cases = True
         a, b = self.normal(expr.a), self.normal(expr.b)
         if is_index(expr.dtype):
             return self.extremes.extreme_of_two(expr.__class__, a, b)

@@ -23,6 +23,8 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    coefficient_gcd,
+    exact_quotient,
     factors_of,
     is_index,
     of_atom,
@@ -109,11 +111,16 @@ class Prover:
         positive.
         """
         found = []
-        for atom in form.terms:
-            for part in atom.factors if isinstance(atom, Product) else (atom,):
-                size = self.facts.extents.get(part)
-                if size is not None:
-                    found.append(size)
+        stack: list[Atom] = list(form.terms)
+        while stack:
+            atom = stack.pop()
+            if atom.__class__ is Product:
+                stack += atom.factors
+            elif atom.__class__ is Split:
+                stack += atom.index.terms
+            size = self.facts.extents.get(atom)
+            if size is not None:
+                found.append(size)
         return frozenset(found)
 
     def _lowest(self, form: Sum) -> float:
@@ -135,6 +142,8 @@ class Prover:
             return True
         if depth <= 0 or high < 0:
             return False
+        # x * 3 - 4 >= 0 is x - 2 >= 0: facts about x are rounded before they are added
+        form = exact_quotient(form, coefficient_gcd(form))
         number = self.table.number(form)
         if number in seen:
             return False

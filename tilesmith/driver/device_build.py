@@ -1,7 +1,8 @@
 """Compiles whole models for devices: what differs from models for the host.
 
-A graph function stays one function of the host, which launches kernels one after the other; its
-tensors, constants and workspace are in the device's memory.
+A graph function stays one function of the host, which launches kernels one after the other, on one
+stream or on several (`graph_streams`); its tensors, constants and workspace are in the device's
+memory.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from tilesmith.driver.graph_memory import FunctionMemory, SlotMemory
 from tilesmith.driver.graph_program import Programs
 from tilesmith.driver.graph_signature import GraphFunction
+from tilesmith.driver.graph_streams import stream_count
 from tilesmith.driver.kernels import KernelTable, compile_kernels, scheduled_jobs
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.lowering.device_models import build_model_for_device
@@ -46,9 +48,11 @@ class HostParts:
 
     def __init__(self, divided: Programs, target: Target) -> None:
         self.names = divided.on_host
+        self._places = divided.places
         self._device_type = device_type_of(target)
         self._host = target if self._device_type is None else host_of(target)
         self._kernels = KernelTable(divided.module, self._host)
+        self._streams = stream_count(target)
 
     def kernels_of(self, name: GlobalVar, kernels: KernelTable) -> KernelTable:
         """Return the table of the kernels that a function calls; ``kernels`` is the model's own."""
@@ -58,13 +62,16 @@ class HostParts:
         """Return where the tensors of a function lie; None: in the host's memory, as usual."""
         if self._device_type is None or name.name_hint in self.names:
             return None
-        return SlotMemory(self._device_type)
+        return SlotMemory(self._device_type, self._streams)
 
     def describe(self, lowered: Sequence[GraphFunction]) -> None:
         """Mark the functions in their metadata."""
         for one in lowered:
-            if str(one.function.attrs["global_symbol"]) in self.names:
+            name = str(one.function.attrs["global_symbol"])
+            if name in self.names:
                 one.metadata["on_host"] = True
+            elif self._places.get(name, 0) > 0:
+                one.metadata["device"] = self._places[name]
 
     def objects(self) -> list[bytes]:
         """Compile the kernels of the host, with what they share."""

@@ -21,12 +21,7 @@ from tilesmith.driver.graph_cells import Cell, load_cells
 from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
 from tilesmith.driver.graph_liveness import LaterUses, to_overwrite
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
-from tilesmith.driver.graph_memory import (
-    BlockMemory,
-    FunctionMemory,
-    pointer_in,
-    pointer_table,
-)
+from tilesmith.driver.graph_memory import BlockMemory, FunctionMemory, pointer_in, pointer_table
 from tilesmith.driver.graph_signature import (
     GraphFunction,
     describe_input,
@@ -49,6 +44,7 @@ from tilesmith.driver.graph_steps import (
     reservation,
     sequence,
 )
+from tilesmith.driver.graph_streams import identity
 from tilesmith.driver.graph_values import (
     ConstantTable,
     ScalarValue,
@@ -159,6 +155,7 @@ class _Lowering:
         result = self.value(self.function.body.body)
         self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
+        self.steps = self.memory.arrange(self.steps, identity(self.inputs, self.overwritten))
         touched = [step.storages for step in self.steps]
         sizes = self.memory.plan(touched, self.sizes.analyzer)
         results = leaves(result)
@@ -419,7 +416,7 @@ class _Lowering:
                 results[number].storage = arguments[index].storage
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
-        self._run_kernel(call, kernel, [*arguments, *kept], sizes)
+        self._run_kernel(call, kernel, [*arguments, *kept], results, sizes)
         return result
 
     def _call_kernel(self, call: relax.Call, kernel: GlobalVar, given: Any) -> TupleValue:
@@ -429,12 +426,13 @@ class _Lowering:
         operands = [one for one in arguments if not isinstance(one, ShapeValue)]
         written = written_operands(self.module[kernel], operands)
         self.overwritten.update([operand.storage for operand in written])
-        self._run_kernel(call, kernel, operands, sizes)
+        self._run_kernel(call, kernel, operands, written, sizes)
         return TupleValue([])
 
     def _run_kernel(
-        self, call: relax.Call, kernel: GlobalVar, operands: list[Any], sizes: list[PrimExpr]
-    ) -> None:
+        self, call: relax.Call, kernel: GlobalVar, operands: list[Any], written: list[Any],
+        sizes: list[PrimExpr],
+    ) -> None:  # fmt: skip
         function: PrimFunc = self.module[kernel]
         words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
@@ -449,9 +447,11 @@ class _Lowering:
                 return step
             return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
 
+        writes = [one.storage for one in written]
         self.steps += self.kernels.marks.around_kernel(
-            Step(run, touched), kernel.name_hint, place, function, operands
-        )
+            Step(run, touched, writes=writes, name=kernel.name_hint), kernel.name_hint, place,
+            function, operands,
+        )  # fmt: skip
 
     def _call_dps(self, call: relax.Call) -> Any:
         """Call a registered function with tensors of its own (see

@@ -5,15 +5,18 @@ offset can be added to, each lies in a slot of its own for some time:
 
     main(…, workspace: address of a block)              workspace + 1024
     main(…, workspace: address of pointers, device)     workspace[3]
+
+A function that uses several streams of its device has the number of its running call besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_steps import Step, copy_bytes, packed_call
+from tilesmith.driver.graph_streams import StreamPlan, plan_streams
 from tilesmith.driver.memory_plan import PlanMemory, Storage, plan_slots, plan_workspace
 from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, Var, const
 from tilesmith.ir.operators import cast
@@ -44,6 +47,11 @@ class FunctionMemory(Protocol):
     def params(self) -> Sequence[Var]:
         """The parameters through which the function gets it."""
 
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
+        """Return the steps as the device carries them out, before their memory is planned. Storages
+        of one identity may be the same memory.
+        """
+
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Place the storages that each step touches; return the bytes to allocate."""
 
@@ -66,6 +74,10 @@ class BlockMemory:
         self._plan = plan
         self.params: Sequence[Var] = [self._address]
 
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
+        """Return the steps: the host carries them out one after the other."""
+        return list(steps)
+
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Place the storages at offsets; return the bytes of the block."""
         return [self._plan(steps, self._data, analyzer)]
@@ -84,17 +96,35 @@ class BlockMemory:
 
 
 class SlotMemory:
-    """Slots of a device's memory, whose addresses are in an array of the host."""
+    """Slots of a device's memory, whose addresses are in an array of the host; the steps work on
+    at most ``streams`` streams.
+    """
 
-    def __init__(self, device_type: int) -> None:
+    def __init__(self, device_type: int, streams: int = 1) -> None:
         self._device_type = const(device_type, "int64")
+        self._streams = streams
+        self._order: dict[str, Any] = {}
+        self.plan_of_streams: StreamPlan | None = None
         self._table, self._address = pointer_table("workspace_table"), Var("workspace", "int64")
         self._device = Var("device", "int64")
         self.params: Sequence[Var] = [self._address, self._device]
 
+    def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
+        """Return the steps with what distributes them to streams."""
+        if self._streams == 1:
+            return list(steps)
+        plan = plan_streams(steps, self._streams, identity)
+        if plan.count == 1:
+            return list(steps)
+        self.plan_of_streams, self._order = plan, plan.described(steps)
+        running = Var("running_call", "int64")
+        self.params = [*self.params, running]
+        return plan.apply(steps, running)
+
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Give slots to the storages; return the bytes of each slot."""
-        return plan_slots(steps, lambda place: pointer_in(self._table, place))
+        precedes = None if self.plan_of_streams is None else self.plan_of_streams.precedes
+        return plan_slots(steps, lambda place: pointer_in(self._table, place), precedes)
 
     def bind(self, body: Stmt) -> Stmt:
         """Define the address of the array."""
@@ -112,8 +142,11 @@ class SlotMemory:
                 packed_call("int32", name, self._device_type, self._device, *words, size_)
             )
 
-        return Step(emit, [source, target])
+        return Step(emit, [source, target], writes=[target], name="copy")
 
     def described(self, sizes: Sequence[PrimExpr]) -> dict[str, Any]:
-        """Return the bytes of each slot; None where the shapes function tells them."""
-        return {"slots": [size.value if isinstance(size, IntImm) else None for size in sizes]}
+        """Return the bytes of each slot (None where the shapes function tells them), and the
+        streams.
+        """
+        slots = [size.value if isinstance(size, IntImm) else None for size in sizes]
+        return {"slots": slots, **self._order}

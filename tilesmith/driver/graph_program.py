@@ -20,12 +20,7 @@ from tilesmith import relax
 from tilesmith.driver.graph_errors import cast_text, not_lowered
 from tilesmith.driver.graph_liveness import KEPT_PARAMS
 from tilesmith.driver.graph_loop import find_loop
-from tilesmith.driver.graph_places import (
-    check_places,
-    has_host_tensors,
-    is_on_host,
-    place_of_result,
-)
+from tilesmith.driver.graph_places import HOST, Places, is_on_host
 from tilesmith.driver.graph_values import ConstantTable, static_shape
 from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, OperatorSpan, PrimExpr, Var
 from tilesmith.ir import expr as scalar
@@ -84,8 +79,12 @@ class Programs:
 
     module: IRModule
     device_type: int | None = None
-    """The type of the device on which tensors are, unless they name the host: native code of the
+    """The type of the devices on which tensors are, unless they name the host: native code of the
     host cannot read them."""
+    where: Places | None = None
+    """What the tensors of a model for devices say of their places."""
+    places: dict[str, int] = field(default_factory=dict)
+    """The position of the device of those native functions that are not on the first one."""
     on_host: set[str] = field(default_factory=set)
     """Those of the native functions of a model for a device that compute on the host."""
     native: list[GlobalVar] = field(default_factory=list)
@@ -105,12 +104,14 @@ def divide(
     """Decide for each public function (``names``) whether it becomes native code or a program.
     ``device_type``: its tensors are in the memory of such a device.
     """
-    made = Programs(module.shallow_copy(), device_type)
+    where = None if device_type is None else Places(module, names, device_type)
+    made = Programs(module.shallow_copy(), device_type, where)
     reasons = {name: reason_for_program(module, name) for name in names}
-    if device_type is not None:
+    if where is not None:
         for name, reason in reasons.items():
-            check_places(module, name, device_type)
-            reasons[name] = reason or _reason_on_device(module, name)
+            reasons[name] = reason or _reason_on_device(module, name, where)
+            if reasons[name] is None:
+                made.places[name.name_hint] = max(where.of_function(module[name]), default=0)
     made.native += [name for name, reason in reasons.items() if reason is None]
     for name, reason in reasons.items():
         if reason is not None:
@@ -162,19 +163,22 @@ def _reason_inside(module: IRModule, name: GlobalVar, open_: tuple[GlobalVar, ..
     return None
 
 
-def _reason_on_device(module: IRModule, name: GlobalVar) -> str | None:
+def _reason_on_device(module: IRModule, name: GlobalVar, where: Places) -> str | None:
     """Return why the host has to see values of a function that runs on a device, or None."""
     function: Any = module[name]
     if not has_memory(function.ret_struct_info):
         return "its result has a number"
-    if has_host_tensors(module, name):
+    places = where.of_function(function)
+    if HOST in places:
         return "some of its tensors are on the host"
+    if len(places) > 1:
+        return "its tensors are on several devices"
     for value in [one.value for one in nodes(function.body, relax.Binding)]:
         if isinstance(value, relax.If):
             return "it has a branch"
         op = value.op if isinstance(value, relax.Call) else None
         if isinstance(op, GlobalVar) and isinstance(module.functions.get(op), relax.Function):
-            reason = _reason_on_device(module, op)
+            reason = _reason_on_device(module, op, where)
         else:
             spec = op.spec if isinstance(op, Op) else None
             known = spec is None or spec.view_of is not None or spec.execution in _ON_DEVICES
@@ -304,8 +308,10 @@ class _Writer:
             sizes = None if shape is None else [self.size(size) for size in shape]
             dtype = "" if info.dtype.is_void else str(info.dtype)
             found = {"kind": "tensor", "dtype": dtype, "ndim": info.ndim, "shape": sizes}
-            is_there = self.made.device_type is not None and is_on_host(info)
-            return {**found, "on_host": True} if is_there else found
+            place = 0 if self.made.where is None else self.made.where.of(info)
+            if place:
+                found |= {"on_host": True} if place == HOST else {"device": place}
+            return found
         if isinstance(info, ShapeStructInfo):
             sizes = None if info.values is None else [self.size(size) for size in info.values]
             return {"kind": "shape", "ndim": info.ndim, "shape": sizes}
@@ -390,9 +396,18 @@ class _Writer:
 
     def _changes_place(self, run: list[relax.VarBinding], binding: relax.VarBinding) -> bool:
         """Return whether a binding computes on another device than the run before it."""
-        if self.made.device_type is None or (place := place_of_result(binding)) is None:
-            return False
-        return (not place) in [place_of_result(one) for one in run]
+        place = self._place_of([binding])
+        return place is not None and self._place_of(run) not in (None, place)
+
+    def _place_of(self, run: Sequence[relax.Binding]) -> int | None:
+        """Return the place where bindings are computed; None if they compute nothing."""
+        if self.made.where is None:
+            return None
+        for one in run:
+            place = self.made.where.of_call(one, self.name)
+            if place is not None:
+                return place
+        return None
 
     def _is_kernel(self, callee: Any) -> bool:
         if not isinstance(callee, GlobalVar):
@@ -426,8 +441,10 @@ class _Writer:
         self.made.module[variable] = copy_with_new_vars(part)
         self.made.native.append(variable)
         self.made.parts.append(name)
-        if self.made.device_type is not None and any(place_of_result(one) for one in run):
+        place = self._place_of(run) or 0
+        if place == HOST:
             self.made.on_host.add(name)
+        self.made.places[name] = place
         places = [self._register(var) for var in outputs]
         step = {"do": "part", "function": name, "arguments": {"tuple": arguments}, "to": places}
         return [step]
@@ -470,9 +487,16 @@ class _Writer:
         if word:
             arguments = self.value(relax.Tuple(value.args))
             if word == "to_device":
-                arguments["tuple"].append({"number": is_on_host(value.struct_info)})
+                place = self._place_of_copy(value)
+                arguments["tuple"].append({"number": place == HOST or place})
             return {"do": "host", "name": word, "arguments": arguments}
         raise not_lowered(self.name, value)
+
+    def _place_of_copy(self, copy: relax.Call) -> int:
+        where, info = self.made.where, copy.struct_info
+        if where is None:
+            return HOST if is_on_host(info) else 0
+        return where.of(info)
 
     def _called(self, callee: Any, arguments: Any) -> dict[str, Any]:
         return {

@@ -47,13 +47,16 @@ class Step:
 
     ``emit`` makes the statement once the memory is planned; a step that defines a variable has
     ``bind`` instead, which wraps the statements after it. ``reserves`` is the storage that it
-    provides.
+    provides. ``writes`` are the storages that it may change, by default all that it touches;
+    ``name`` says what work it gives to a device.
     """
 
     emit: Callable[[], Stmt] | None = None
     storages: list[Storage] = field(default_factory=list)
     bind: Callable[[Stmt], Stmt] | None = None
     reserves: Storage | None = None
+    writes: list[Storage] | None = None
+    name: str = ""
 
 
 def sequence(steps: Sequence[Step], frame: Var) -> Stmt:

@@ -135,32 +135,54 @@ def _live(
 
 
 def plan_slots(
-    steps: Sequence[Iterable[Storage]], address: Callable[[int], PrimExpr]
+    steps: Sequence[Iterable[Storage]],
+    address: Callable[[int], PrimExpr],
+    precedes: Callable[[int, int], bool] | None = None,
 ) -> list[PrimExpr]:
     """Give each storage a slot that is free while it is alive, at ``address(number of the slot)``;
     return the bytes of each slot.
 
     Sizes that are known share the slot that grows least; others share one with those of an equal
-    size only.
+    size only. Steps are carried out in their order, unless ``precedes`` says which steps are over
+    when another begins: then a slot is free when all that used it is over.
     """
     ranges, storages = _live(steps)
     live = {storage: ranges.of(storage)[0] for storage in storages}
+    users = {} if precedes is None else _users(steps, storages)
     slots: list[tuple[PrimExpr, int]] = []  # size, last step that uses it
+    tenants: list[Storage] = []  # of each slot, the storage that had it last
     for storage in sorted(storages, key=lambda one: live[one][0]):
         first, last = live[storage]
         size = storages[storage]
         free = [number for number, (_, end) in enumerate(slots) if end < first]
+        if precedes is not None:
+            free = [number for number in free
+                    if all(precedes(one, first) for one in users[tenants[number]])]  # fmt: skip
         place = _best_slot(size, [(number, slots[number][0]) for number in free])
         if place is None:
             place = len(slots)
             slots.append((size, last))
+            tenants.append(storage)
         else:
             known = slots[place][0]
             if isinstance(known, IntImm) and isinstance(size, IntImm) and size.value > known.value:
                 known = size
             slots[place] = (known, last)
+            tenants[place] = storage
         storage.place_at(address(place))
     return [size for size, _ in slots]
+
+
+def _users(
+    steps: Sequence[Iterable[Storage]], storages: Iterable[Storage]
+) -> dict[Storage, list[int]]:
+    """Return the steps that use each storage."""
+    found: dict[Storage, list[int]] = {storage: [] for storage in storages}
+    for number, touched in enumerate(steps):
+        for storage in dict.fromkeys(touched):
+            if storage in found:
+                found[storage].append(number)
+    return found
 
 
 def _best_slot(size: PrimExpr, free: Sequence[tuple[int, PrimExpr]]) -> int | None:

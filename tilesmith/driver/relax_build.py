@@ -229,7 +229,7 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return what the runtime has to know of a model (`runtime.executable`)."""
     kernels = [v.name_hint for v, one in divided.module.items() if isinstance(one, PrimFunc)]
-    metadata = {
+    metadata: dict[str, Any] = {
         "functions": functions,
         "constants": list(constants.arrays),
         "target": str(target),
@@ -239,6 +239,8 @@ def _metadata(
     }
     if back_end_of(target).is_device:
         metadata["device"] = device_name(target)
+        if divided.where is not None and len(divided.where.numbers) > 1:
+            metadata["device_numbers"] = divided.where.numbers
     return metadata
 
 

@@ -30,6 +30,7 @@ from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
+from tilesmith.relay.translate_devices import names_devices, to_relax_on_devices
 from tilesmith.runtime.ndarray import array
 from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import (
@@ -189,33 +190,52 @@ def _passed(module: IRModule, params: Mapping[str, Any] | None, chosen: Target) 
     with phase("graph passes"):
         # external compilers get their functions as they were partitioned
         prepared = requested(generate_external_code(_needed(module)))
-        bound = _bind(to_relax(prepared), params)
+        bound = _bind(_translated(prepared, chosen), params)
         return graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen), has_views=False)
 
 
+def _translated(module: IRModule, chosen: Target) -> IRModule:
+    """Return a program in relax's words; for a device, with the places of its values if it names
+    some.
+    """
+    if back_end_of(chosen).is_device and names_devices(module):
+        return to_relax_on_devices(module, chosen)
+    return to_relax(module)
+
+
 def build_target(target: Any, host: Any) -> Target:
-    """Return the one target that is meant: a program runs on one device so far. Of several, all
-    have to be the same; a device of a mapping may be given by name, number or as a Device. Targets
-    of external code generators may stand beside it, or have it as their host.
+    """Return the one target that is meant: a program runs on devices of one type, and on the host.
+    Of several, all have to be the same, but for that of the host beside that of a device; a device
+    of a mapping may be given by name, number or as a Device. Targets of external code generators
+    may stand beside it, or have it as their host.
     """
     if isinstance(target, Mapping):
         target = list(target.values())
     if isinstance(target, (list, tuple)):
         compiled = [one for one in target if not _is_external(Target(one))]
-        different = {str(Target(one)) for one in compiled or target}
-        if len(different) != 1:
+        different = {str(Target(one)): Target(one) for one in compiled or target}
+        beside = [one for one in different.values() if not _is_device(one)]
+        if len(different) == 2 and len(beside) == 1:
+            (target,) = [one for one in different.values() if _is_device(one)]
+            host = host or target.host or beside[0]
+        elif len(different) == 1:
+            target = (compiled or target)[0]
+        else:
             raise UnsupportedError(
-                "relay.build: one program runs on one device so far, got the targets "
-                + (", ".join(sorted(different)) or "none"),
-                notes=("give one target",),
+                "relay.build: one program runs on devices of one type, and on the host, got the "
+                "targets " + (", ".join(sorted(different)) or "none"),
+                notes=("give one target, or one with that of the host",),
             )
-        target = (compiled or target)[0]
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
     chosen = Target(target) if host is None else Target(target, host)
     if _is_external(chosen):
         return chosen.host or Target("llvm")
     return chosen
+
+
+def _is_device(target: Target) -> bool:
+    return not _is_external(target) and back_end_of(target).is_device
 
 
 def _is_external(target: Target) -> bool:

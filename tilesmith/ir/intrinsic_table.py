@@ -177,6 +177,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("ptx_wgmma_commit_group", UPDATE),
     Intrinsic("ptx_wgmma_wait_group", UPDATE),
     Intrinsic("ptx_fence_proxy_async", UPDATE),
+    Intrinsic("round_to_tf32", PURE, True),  # to 10 bits behind the point, halves away from zero
     Intrinsic("mma_store", UPDATE, False, "", "first"),
     Intrinsic("mma_fill", UPDATE, False, "", "first"),
     Intrinsic("ptx_cp_async", UPDATE, False, "", "first"),

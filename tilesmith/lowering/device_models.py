@@ -19,6 +19,7 @@ from tilesmith.lowering.pipelines import device_passes, further_passes
 from tilesmith.runtime.module import Module
 from tilesmith.target import Target
 from tilesmith.tir import transform as passes
+from tilesmith.tir.transform.functions.device_functions import DEVICE_FUNCTION
 
 __all__ = ["build_model_for_device", "lower_for_device"]
 
@@ -41,8 +42,13 @@ def lower_for_device(kernels: IRModule, target: Target) -> IRModule:
     """Lower functions with threads; return their kernels without the functions of the host."""
     lowered = _lowered_kernels(kernels, target.with_host(host_of(target)))
     convention = CallingConv.DEVICE_KERNEL_LAUNCH
-    on_device = [f for f in lowered.functions.values() if f.attrs.get("calling_conv") == convention]
-    return IRModule({str(f.attrs["global_symbol"]): f for f in on_device})
+    found = {}
+    for variable, function in lowered.functions.items():
+        if function.attrs.get("calling_conv") == convention:
+            found[str(function.attrs["global_symbol"])] = function
+        elif function.attrs.get(DEVICE_FUNCTION):
+            found[variable.name_hint] = function
+    return IRModule(found)
 
 
 def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:

@@ -25,6 +25,7 @@ from tilesmith.support.errors import MissingDependencyError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
+from tilesmith.tir.transform.functions.device_functions import DEVICE_FUNCTION
 
 if TYPE_CHECKING:
     from tilesmith.codegen.gpu.launchers import Launchers
@@ -54,17 +55,19 @@ def host_of(target: Target) -> Target:
 def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Module:
     """Generate code for functions of the host and the kernels that they launch."""
     kernels: dict[GlobalVar, Any] = {}
+    called: dict[GlobalVar, Any] = {}
     others: dict[GlobalVar, Any] = {}
     for variable, function in module.functions.items():
         is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
-        (kernels if is_kernel else others)[variable] = function
+        is_called = function.attrs.get(DEVICE_FUNCTION)
+        (kernels if is_kernel else called if is_called else others)[variable] = function
     level = PassContext.current().opt_level
     opt_level = level if level < 2 else None
     device_type = target.get_target_device_type()
     if not kernels:
         others = dict(call_launchers(others, device_type, None).functions)
         return build(IRModule(others, attrs=module.attrs), host, opt_level)
-    on_device = IRModule(kernels, attrs=module.attrs)
+    on_device = IRModule({**kernels, **called}, attrs=module.attrs)
     generated = generate(on_device, target, opt_level)
     code = module_of(generated, on_device, target)
     kind = type_name(device_type)

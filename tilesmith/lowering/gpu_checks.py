@@ -117,6 +117,8 @@ def _finding(error: ExecutionError, name: str) -> Finding:
         kind = "race"
     elif "threads of a" in error.message:
         kind = "divergent barrier"
+    elif "waits forever" in error.message or "before ptx_init_barrier" in error.message:
+        kind = "endless wait"
     elif "lane" in error.message:
         kind = "shuffle mask"
     from tilesmith.tir.interpreter.lockstep.observers import Site

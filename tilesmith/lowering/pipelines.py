@@ -186,6 +186,7 @@ def _device(target: Target) -> list[Pass]:
     kernels.
     """
     return [
+        passes.SeparateDeviceFunctions(target),
         passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
         passes.AnnotateEntryFunc(),
         passes.VerifyMemory(),
@@ -195,6 +196,7 @@ def _device(target: Target) -> list[Pass]:
         passes.ThreadSync("shared.dyn"),
         passes.ThreadSync("warp"),
         passes.LowerThreadAllreduce(),
+        *_with_barriers(target),
         *_when("tir.use_async_copy", passes.InjectPTXAsyncCopy()),
         passes.DelayWarpgroupWaits(),
         *_when("tir.ptx_ldg32", passes.InjectPTXLDG32()),
@@ -207,6 +209,12 @@ def _device(target: Target) -> list[Pass]:
         passes.MakePackedAPI(),
         passes.LowerDeviceKernelLaunch(),
     ]
+
+
+def _with_barriers(target: Target) -> list[Pass]:
+    """Return the passes over functions with their barriers that the target's back end adds."""
+    record = find_back_end(target)
+    return [] if record is None else [part(make)() for make in record.barrier_passes]
 
 
 def _shared_memory() -> list[Pass]:

@@ -5,7 +5,8 @@
 
 The code is the same for all devices of a kind. Constants are copied to a device once, at the first
 call there. What a call has given to the device may still run when the call returns: the next one in
-the same stream follows it, so that workspaces are kept by stream.
+the same stream follows it, so that workspaces are kept by stream. A function whose code uses more
+streams lets that of the caller wait for them in the end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.call import CompiledFunction, Expected, rebuild, split_sizes
-from tilesmith.runtime.device_models import check_device
+from tilesmith.runtime.device_models import check_count, check_device
+from tilesmith.runtime.device_streams import RunningCall
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, current_stream
@@ -28,7 +30,7 @@ from tilesmith.runtime.program import Program
 from tilesmith.runtime.program_host import moved
 from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.signature import Signature
-from tilesmith.support.errors import TargetError, UnknownNameError
+from tilesmith.support.errors import ArtifactError, TargetError, UnknownNameError
 
 __all__ = ["BoundCall", "DeviceFunction", "DeviceFunctions", "OnDevices"]
 
@@ -57,10 +59,15 @@ class _Constants:
 
 
 class _Slots:
-    """The workspace of a running call: tensors of bytes, and the array of their addresses."""
+    """The workspace of a running call: tensors of bytes, and the array of their addresses; and its
+    streams, where it uses several.
+    """
 
-    def __init__(self, sizes: Sequence[int | None], extents: int, device: Device) -> None:
+    def __init__(
+        self, sizes: Sequence[int | None], extents: int, device: Device, streams: tuple[int, int]
+    ) -> None:
         self._device = device
+        self.running = RunningCall(device, *streams) if streams[0] > 1 else None
         self._tensors: list[NDArray | None] = [None] * len(sizes)
         self._table = (ctypes.c_void_p * max(len(sizes), 1))()
         self.address = ctypes.addressof(self._table)
@@ -112,7 +119,7 @@ class DeviceFunction(CompiledFunction):
             slots = kept.pop()
         except IndexError:
             extents = 0 if self._shapes_function is None else self._count_of_sizes
-            slots = _Slots(self._slots, extents, self.device)
+            slots = _Slots(self._slots, extents, self.device, self.signature.streams)
         try:
             return self._run_with(slots, arguments)
         finally:
@@ -124,7 +131,8 @@ class DeviceFunction(CompiledFunction):
         """
         extents = 0 if self._shapes_function is None else self._count_of_sizes
         arguments = self._flatten(inputs)
-        return BoundCall(self, arguments, _Slots(self._slots, extents, self.device))
+        slots = _Slots(self._slots, extents, self.device, self.signature.streams)
+        return BoundCall(self, arguments, slots)
 
     def _can_take(self, inputs: Sequence[Any]) -> bool:
         """Return whether tensors of constant sizes can be used as they are."""
@@ -149,8 +157,12 @@ class DeviceFunction(CompiledFunction):
 
     def call_on(self, slots: _Slots, arguments: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Call the code with tensors that fit."""
-        constants = self._device_constants.address()
-        self._function(*arguments, *outputs, constants, slots.address, self._place[1])
+        memory = (self._device_constants.address(), slots.address, self._place[1])
+        if slots.running is None:
+            self._function(*arguments, *outputs, *memory)
+            return
+        with slots.running as number:
+            self._function(*arguments, *outputs, *memory, number)
 
     def prepared(
         self, slots: _Slots, arguments: Sequence[Any]
@@ -222,11 +234,11 @@ def _elsewhere(what: str, place: tuple[int, int], device: Device) -> TargetError
 
 
 class DeviceFunctions:
-    """The functions of a model on one device, by name."""
+    """The functions of a model on its devices, by name."""
 
     def __init__(
         self,
-        device: Device,
+        devices: Sequence[Device],
         signatures: Mapping[str, Signature],
         programs: Mapping[str, Any],
         constants: Sequence[numpy.ndarray],
@@ -235,15 +247,15 @@ class DeviceFunctions:
         copies_inputs: bool = True,
     ) -> None:
         """``host_constants`` is the address of the addresses of the constants on the host."""
-        self.device = device
+        self.devices, self.device = tuple(devices), devices[0]
         self._host_constants = host_constants
         self._signatures, self._library = signatures, library
-        self._constants = _Constants(constants, device)
+        self._constants = [_Constants(constants, one) for one in devices]
         self._copies_inputs = copies_inputs
         self._made: dict[str, CompiledFunction] = {}
         move = self._moved if copies_inputs else self._refused
         self._programs = {
-            name: Program(name, entry, self.get_function, constants, device, move)
+            name: Program(name, entry, self.get_function, constants, self.devices, move)
             for name, entry in programs.items()
         }
 
@@ -276,12 +288,15 @@ class DeviceFunctions:
                 self._host_constants,
                 keep_alive=library,
             )
+        if not 0 <= signature.device < len(self.devices):
+            raise ArtifactError(f"'{name}' is for device number {signature.device} of the model, "
+                                f"which uses {len(self.devices)}")  # fmt: skip
         return DeviceFunction(
             signature,
             library.get_function(signature.function),
             None if shapes is None else library.get_function(shapes),
-            self._constants,
-            self.device,
+            self._constants[signature.device],
+            self.devices[signature.device],
             self._copies_inputs,
             keep_alive=library,
         )
@@ -303,7 +318,7 @@ class DeviceFunctions:
         return value
 
     def _place(self, data: Mapping[str, Any]) -> Device:
-        return cpu() if data.get("on_host") else self.device
+        return cpu() if data.get("on_host") else self.devices[data.get("device", 0)]
 
 
 def _fields_of(data: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
@@ -323,20 +338,29 @@ class OnDevices:
         constants: Sequence[numpy.ndarray],
         library: Callable[[], Library],
         host_constants: int,
+        numbers: Sequence[int] = (0,),
     ) -> None:
         self._kind = kind
         self._parts = (signatures, programs, constants, library, host_constants)
-        self._made: dict[tuple[Device, bool], DeviceFunctions] = {}
+        self._numbers = numbers
+        self._made: dict[tuple[tuple[Device, ...], bool], DeviceFunctions] = {}
 
-    def __call__(self, device: Device, copies_inputs: bool = True) -> DeviceFunctions:
-        """Return the functions on a device. Inputs that are elsewhere are copied to it, or refused.
-        Raises TargetError for another type of device than the model's.
+    def __call__(
+        self, device: Device, copies_inputs: bool = True, others: Sequence[Device] = ()
+    ) -> DeviceFunctions:
+        """Return the functions on a device, and on ``others`` where the model uses several. Inputs
+        that are elsewhere are copied there, or refused. Raises TargetError for another type of
+        device than the model's, and for fewer devices than it needs.
         """
-        check_device(self._kind, device)
-        found = self._made.get((device, copies_inputs))
+        devices = (device, *others)
+        for one in devices:
+            check_device(self._kind, one)
+        check_count(self._kind, self._numbers, devices)
+        found = self._made.get((devices, copies_inputs))
         if found is None:
-            found = DeviceFunctions(device, *self._parts, copies_inputs)
-            self._made[device, copies_inputs] = found
+            found = self._made[devices, copies_inputs] = DeviceFunctions(
+                devices, *self._parts, copies_inputs
+            )
         return found
 
 

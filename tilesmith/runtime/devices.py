@@ -10,9 +10,11 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, ClassVar
 
+from tilesmith.runtime.side_streams import forget
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.support.registry import Registry
 
@@ -61,6 +63,20 @@ class Timer(ABC):
     @abstractmethod
     def stop(self) -> float:
         """Wait for the work that was given until now; return the seconds that it took."""
+
+
+class StreamEvent(ABC):
+    """A point in the work of a stream, for which other streams can wait."""
+
+    @abstractmethod
+    def record(self, stream: Any = None) -> None:
+        """Let the event happen when a stream (by default that of this thread) has done what it was
+        given.
+        """
+
+    @abstractmethod
+    def wait(self, stream: Any) -> None:
+        """Let what a stream is given from now on begin after the event; the host does not wait."""
 
 
 class DeviceAPI:
@@ -124,6 +140,22 @@ class DeviceAPI:
     def set_raw_stream(self, device_id: int, stream: Any) -> None:
         """Let the work of this thread go to a queue."""
         raise self._without_streams()
+
+    def create_side_stream(self, device_id: int) -> Any:
+        """Return a new queue of work that only events order with others, the default one too."""
+        return self.create_raw_stream(device_id)
+
+    def serves(self, device_id: int, stream: Any) -> bool:
+        """True unless a queue belongs to what the device was before it was set up anew."""
+        return True
+
+    def event(self, device_id: int) -> StreamEvent:
+        """Return a new event, which is recorded and waited for where `active` holds."""
+        raise self._without_streams()
+
+    def active(self, device_id: int) -> AbstractContextManager[Any]:
+        """Return a context in which several things are done on a device at less cost."""
+        return nullcontext()
 
     def _without_streams(self) -> UnsupportedError:
         return UnsupportedError("devices of this type have no queues of work")
@@ -257,6 +289,7 @@ class Device:
 
     def free_raw_stream(self, stream: Any) -> None:
         """Release a stream of `create_raw_stream`."""
+        forget(self.__dlpack_device__(), getattr(stream, "value", stream), self.api)
         self.api.free_raw_stream(self.device_id, stream)
 
     def set_raw_stream(self, stream: Any) -> None:

@@ -59,7 +59,7 @@ from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifa
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.constants import constant_arrays, pointers_to
 from tilesmith.runtime.device_functions import OnDevices
-from tilesmith.runtime.device_models import device_kind, on_devices
+from tilesmith.runtime.device_models import device_kind, device_numbers, on_devices
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.external import ExternalModules
@@ -173,7 +173,7 @@ class Executable:
         self._pointers = pointers_to(self._constants, self._late)
         self.on_device = OnDevices(
             self.device_type, self._signatures, self._program_entries, arrays,
-            lambda: self.library, ctypes.addressof(self._pointers),
+            lambda: self.library, ctypes.addressof(self._pointers), device_numbers(self.metadata),
         )  # fmt: skip
         """Gives the functions of a model for devices as they run on one: `on_device(cuda(1))`."""
 
@@ -207,7 +207,9 @@ class Executable:
                 notes=("load_late_bound_consts(path) reads them",),
             )
         if self._device_kind is not None:
-            return self.on_device(Device(self._device_kind)).get_function(name)
+            numbers = device_numbers(self.metadata)
+            first, *others = [Device(self._device_kind, number) for number in numbers]
+            return self.on_device(first, others=others).get_function(name)
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
 
@@ -469,6 +471,9 @@ class Executable:
             workspace = signature.workspace_bytes
             text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
             lines.append(f"workspace of {signature.name}: {text}")
+            if signature.streams[0] > 1:
+                count, events = signature.streams
+                lines.append(f"streams of {signature.name}: {count}, ordered by {events} events")
         lines.append(f"constants: {len(self._constants)} ({size} bytes)")
         return "\n".join(lines)
 

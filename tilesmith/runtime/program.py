@@ -17,6 +17,7 @@ as JSON data, between which stand calls of native parts (`CompiledFunction`).
           | {"dtype": "int8"} | {"function": "name"} | {"registered": "name"} | {"nothing": 0}
     SIZE  = 3 | "n" | ["mul", SIZE, SIZE]
     TYPE  = {"kind": "tensor", "dtype": "float32" or "", "ndim": -1, "shape": [SIZE, …] or null}
+            (and "on_host": true, or "device": its position, if it is not on the first device)
           | {"kind": "shape", "ndim": 2, "shape": [SIZE, …] or null}
           | {"kind": "prim", "dtype": "int64", "value": SIZE or null}
           | {"kind": "tuple", "fields": [TYPE, …]} | {"kind": "object"}
@@ -50,7 +51,7 @@ from tilesmith.runtime.program_frames import (
 )
 from tilesmith.runtime.program_host import OPERATIONS, on_device
 from tilesmith.runtime.registry import get_global_func
-from tilesmith.runtime.signature import Signature
+from tilesmith.runtime.signature import Signature, signature_of_types
 from tilesmith.support.errors import (
     ArtifactError,
     ShapeError,
@@ -81,7 +82,8 @@ class Program:
     """A function of an executable that is run step by step.
 
     `find` gives the other functions of the executable by name, `constants` its constants. Tensors
-    are on the `device`; `place` checks the values of a caller for that, or copies them there.
+    are on the first of the `devices`, or where their types say; `place` checks the values of a
+    caller for that, or copies them there.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Program:
         data: Data,
         find: Callable[[str], Callable[..., Any]],
         constants: Sequence[Any],
-        device: Device | None = None,
+        devices: Sequence[Device] = (),
         place: Callable[[Any, Data, str], Any] = lambda value, data, what: value,
     ) -> None:
         self.name = name
@@ -98,8 +100,9 @@ class Program:
         try:
             self.input_names = [str(one["name"]) for one in data["params"]]
             self._registers = max(int(data["registers"]), len(self.input_names))
-            reader = _Reader(find, constants, self._registers, device or cpu())
+            reader = _Reader(find, constants, self._registers, devices or (cpu(),))
             self._types = [one["type"] for one in data["params"]]
+            self._result = data["result"]
             self._params = [reader.type(one) for one in self._types]
             self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
         except (
@@ -117,11 +120,16 @@ class Program:
 
     @property
     def signature(self) -> Signature:
-        """Raise an error: only native functions have fixed types of inputs and results."""
-        raise UnsupportedError(
-            f"'{self.name}' runs step by step: its inputs have no fixed types",
-            notes=("call it from Python with its inputs",),
-        )
+        """The types of inputs and results; UnsupportedError if they are not all tensors, shapes and
+        numbers whose sizes are known or have names.
+        """
+        found = signature_of_types(self.name, self.input_names, self._types, self._result)
+        if found is None:
+            raise UnsupportedError(
+                f"'{self.name}' runs step by step: its inputs have no fixed types",
+                notes=("call it from Python with its inputs",),
+            )
+        return found
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.input_names)})"
@@ -187,14 +195,14 @@ class _Reader:
         find: Callable[[str], Callable[..., Any]],
         constants: Sequence[Any],
         registers: int,
-        device: Device,
+        devices: Sequence[Device],
     ) -> None:
         if registers > _MOST_REGISTERS:
             raise ValueError(f"{registers} registers")
         self._find = find
         self._constants = constants
         self._registers = registers
-        self._device = device
+        self._devices = devices
 
     def _place(self, number: Any) -> int:
         if type(number) is not int or not 0 <= number < self._registers:
@@ -335,7 +343,7 @@ class _Reader:
 
         def run(frame: Frame) -> Any:
             if not made:
-                made.append(array(constant, self._device))
+                made.append(array(constant, self._devices[0]))
             return made[0]
 
         return run
@@ -490,7 +498,7 @@ class _Reader:
             (
                 self.shape(one["shape"], one),
                 DataType(one["dtype"]),
-                cpu() if one.get("on_host") else self._device,
+                cpu() if one.get("on_host") else self._devices[one.get("device", 0)],
             )
             for one in fields
         ]
@@ -509,7 +517,7 @@ class _Reader:
 
     def host(self, step: Data) -> Instruction:
         """Read an operation that the runtime carries out itself."""
-        operation = on_device(step["name"], self._device)
+        operation = on_device(step["name"], self._devices)
         arguments = self.value(step["arguments"])
         return self._set(step, lambda frame: operation(*arguments(frame)))
 

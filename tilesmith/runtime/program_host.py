@@ -148,7 +148,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "nothing": lambda *values: (),
     "null": lambda: None,
     "same": lambda value: value,
-    "to_device": lambda value, on_host: value,
+    "to_device": lambda value, place: value,
     "print": _print,
     "assert": _assert,
     "shape_of": lambda tensor: ShapeTuple(tensor.shape),
@@ -186,15 +186,17 @@ def moved(value: NDArray, device: Device) -> NDArray:
     return value if value.device == device else array(value, device)
 
 
-def on_device(name: str, device: Device) -> Callable[..., Any]:
-    """Return the operation of a name for a program whose tensors are on a device."""
-    operation = HOST[name]
+def on_device(name: str, devices: Sequence[Device]) -> Callable[..., Any]:
+    """Return the operation of a name for a program whose tensors are on devices, on the first one
+    unless something else is said.
+    """
+    operation, device = HOST[name], devices[0]
     if device.device_type == 1:
         return operation
     if name in _MAKE_TENSORS:
         return lambda *values: array(operation(*values), device)
     if name == "to_device":
-        return lambda value, on_host: moved(value, cpu() if on_host else device)
+        return lambda value, place: moved(value, cpu() if place is True else devices[int(place)])
     if name == "alloc_tensor":
         return lambda shape, dtype, *place: empty(tuple(shape), dtype, device)
     if name in _OF_HOST_MEMORY:

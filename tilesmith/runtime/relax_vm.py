@@ -118,7 +118,10 @@ class VirtualMachine:
                 f"no inputs are set for '{func_name}'", notes=("call set_input first",)
             )
         values, named = self._inputs[func_name]
-        self._outputs[func_name] = self[func_name](*values, **named)
+        model = self.module
+        is_divided = isinstance(model, ModelOnDevice) and len(model.devices) > 1
+        function = model.copying(func_name) if is_divided else self[func_name]
+        self._outputs[func_name] = function(*values, **named)
 
     def get_outputs(self, func_name: str) -> Any:
         """Return the result of the last `invoke_stateful`."""
@@ -163,10 +166,12 @@ class VirtualMachine:
         file.
         """
         function, device = self[func_name], self.device or cpu()
+        devices = getattr(self.module, "devices", (device,))
         before = profiled_stretches()
         begin = time.perf_counter()
         function(*args, **kwargs)
-        device.sync()
+        for one in devices:
+            one.sync()
         whole = time.perf_counter() - begin
         spans = {func_name: (1, whole)}
         for number, stretch in profiled_stretches().items():

@@ -11,6 +11,10 @@ The metadata of one function is JSON data:
      "has_frame": false,              whether it takes a frame (optional)
      "slots": [1024, null],           bytes of each slot of a workspace on a device, null where the
                                       shapes function tells them (optional)
+     "streams": {"count": 2, "events": 3, "order": […]},
+                                      what it uses of the streams of a device (optional); the order
+                                      of its work is for those who look
+     "device": 1,                     position of its device among those of the model (optional, 0)
      "on_host": true                  it computes on the host, in a model for a device (optional)}
 
     PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
@@ -97,7 +101,9 @@ class Signature:
     function: str
     has_frame: bool = False
     slots: tuple[int | None, ...] = ()
+    streams: tuple[int, int] = (1, 0)  # how many of a device it uses, and how many events
     is_on_host: bool = False
+    device: int = 0  # its position among the devices of the model
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -126,6 +132,8 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         function = str(metadata.get("function", name))
         has_frame = bool(metadata.get("has_frame", False))
         slots = tuple([_slot(size) for size in metadata.get("slots", ())])
+        place = int(metadata.get("device", 0))
+        streams = _streams(metadata.get("streams", {"count": 1, "events": 0}))
     except (KeyError, TypeError, ValueError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
             f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
@@ -144,7 +152,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
     return Signature(
         name, params, result, symbols, workspace, shapes, function, has_frame, slots,
-        bool(metadata.get("on_host", False)), metadata,
+        streams, bool(metadata.get("on_host", False)), place, metadata,
     )  # fmt: skip
 
 
@@ -152,6 +160,13 @@ def _slot(size: Any) -> int | None:
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise TypeError(f"a slot of {size!r} bytes is not valid")
     return size
+
+
+def _streams(entry: Mapping[str, Any]) -> tuple[int, int]:
+    count, events = entry["count"], entry["events"]
+    if not (type(count) is type(events) is int and 1 <= count <= 1024 and 0 <= events < 1 << 20):
+        raise TypeError(f"{count!r} streams with {events!r} events are not valid")
+    return count, events
 
 
 def _is_static(shape: Sequence[Extent]) -> bool:
@@ -197,3 +212,35 @@ def _result(entry: Mapping[str, Any]) -> Result:
     if kind == "none":
         return Result(kind)
     raise TypeError(f"unknown kind of result '{kind}'")
+
+
+def signature_of_types(
+    name: str, names: Sequence[str], types: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> Signature | None:
+    """Return the signature of a program of steps (`runtime.program`) by the types of its inputs
+    and its result; None where one of them is not known before it runs.
+    """
+    params = [_plain(one, kind) for one, kind in zip(names, types)]
+    made = _plain("result", result)
+    if made is None or None in params:
+        return None
+    read = tuple([_parameter(one) for one in params if one is not None])
+    return Signature(name, read, _result(made), (), None, None, name)
+
+
+def _plain(name: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a type of a program as an entry of a signature; None if it says too little."""
+    found = {"name": name, "kind": kind["kind"]}
+    if kind["kind"] == "tuple":
+        fields = [_plain(f"{name}_{place}", one) for place, one in enumerate(kind["fields"])]
+        return None if None in fields else {**found, "fields": fields}
+    if kind["kind"] == "prim":
+        return {**found, "dtype": kind["dtype"]}
+    if kind["kind"] not in ("tensor", "shape") or kind["shape"] is None:
+        return None
+    if not all(isinstance(size, (int, str)) for size in kind["shape"]):
+        return None
+    is_tensor = kind["kind"] == "tensor"
+    if is_tensor and not kind["dtype"]:
+        return None
+    return {**found, "shape": kind["shape"], **({"dtype": kind["dtype"]} if is_tensor else {})}

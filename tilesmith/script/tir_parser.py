@@ -503,8 +503,9 @@ def parse_expression(parser: Parser, node: ast.Expr) -> None:
     value = parser.evaluate(node.value)
     if isinstance(value, Frame):
         parser.open(value)
-    elif isinstance(value, Stmt):
-        emit(value)
+    elif isinstance(value, Stmt):  # a word of a buffer, such as ``A.vstore(...)``, knows no line
+        has_line = getattr(value, "span", None) is not None
+        emit(value if has_line else value.with_fields(span=parser.span(node)))
     elif isinstance(value, (PrimExpr, int, float)):
         T.evaluate(value)
     elif value is not None and not isinstance(value, (str, Buffer, IterVar, list, tuple)):

@@ -64,6 +64,7 @@ KINDS: dict[str, Kind] = {
     "memory": Kind(
         "memory of a device is taken without a pool; each time waits", is_about_code=False
     ),
+    "streams": Kind("after an error, streams of a device are not waited for", is_about_code=False),
     "device code": Kind(
         "kernels are compiled where they are loaded, not where they are built", is_about_code=False
     ),

@@ -115,6 +115,8 @@ class BackEnd:
     """Tables of rules by operator, in order: they replace operators that the back end lacks."""
     host_passes: tuple[Part[Callable[[], Pass]], ...] = ()
     """Further passes over lowered functions."""
+    barrier_passes: tuple[Part[Callable[[], Pass]], ...] = ()
+    """Further passes over functions on threads, once their barriers stand."""
     default_schedule: Part[Callable[[Schedule, Target], Schedule]] | None = None
     """Schedules an unscheduled function of a whole model. None: its loops stay."""
     graph_passes: tuple[Part[Callable[[Target], Pass]], ...] = ()

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from tilesmith.ir import Call, CallEffectKind, Div, FloorDiv, FloorMod, Mod, Node, Op, Var
+from tilesmith.ir import (
+    Call,
+    CallEffectKind,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Mod,
+    Node,
+    Op,
+    StringImm,
+    Var,
+)
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.queries import any_node, is_call, mentions, nodes, walk_stack
@@ -21,7 +32,7 @@ from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, Stmt
 
 __all__ = [
     "accesses", "accesses_element_only", "addresses", "buffers", "can_fail", "executed",
-    "free_variables", "has_loop_of_kind", "has_side_effect", "is_speculable",
+    "free_variables", "has_barrier_of_grid", "has_loop_of_kind", "has_side_effect", "is_speculable",
     "is_used_as_pointer", "loads", "reads_memory", "statements", "stores", "uses_variable",
 ]  # fmt: skip
 
@@ -90,6 +101,18 @@ def has_loop_of_kind(root: Node | Sequence[Node], kind: ForKind) -> bool:
         if stmt.__class__ is For and stmt.kind is kind:
             return True
     return False
+
+
+def has_barrier_of_grid(root: Node | Sequence[Node]) -> bool:
+    """Return whether threads wait for all blocks: ``T.tvm_storage_sync("global")``."""
+    return any_node(
+        root,
+        lambda node: (
+            is_call(node, "tir.tvm_storage_sync")
+            and isinstance(node.args[0], StringImm)
+            and node.args[0].value == "global"
+        ),
+    )
 
 
 def buffers(root: Node | Sequence[Node]) -> list[Buffer]:

@@ -188,8 +188,8 @@ def test_groups_of_names():
         "compute": cuda.WMMA_SYNC_16x16x16_f16f16f32_TRANS_INTRIN,
         "store": cuda.WMMA_STORE_16x16x16_F32_SHARED_INTRIN,
     }
-    with pytest.raises(ScheduleError, match="no wmma for float32 and float32"):
-        cuda.get_wmma_intrin_group("shared", "global", "float32", "float32", False)
+    with pytest.raises(ScheduleError, match="no wmma for float64 and float32"):
+        cuda.get_wmma_intrin_group("shared", "global", "float64", "float32", False)
     with pytest.raises(ScheduleError, match="int4 needs B transposed"):
         cuda.get_wmma_intrin_group("shared", "global", "int4", "int32", False)
 

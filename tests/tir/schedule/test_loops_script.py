@@ -451,6 +451,22 @@ def test_kinds_refuse_dependences(primitive):
     refused(one_place, lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]), "block 'B' writes")
 
 
+@pytest.mark.parametrize("primitive", ["parallel", "vectorize", "unroll"])
+def test_loops_of_threads_keep_their_kind(primitive):
+    @T.prim_func
+    def copied(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in T.thread_binding(8, "threadIdx.x"):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+
+    refused(
+        copied,
+        lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]),
+        "loop 'i' is bound to threadIdx.x already",
+    )
+
+
 @pytest.mark.parametrize("primitive", ["parallel", "vectorize"])
 def test_lets_carry_reductions(primitive):
     """Found by fuzzing: a reduction iterator bound to a let's variable did not count as driven."""

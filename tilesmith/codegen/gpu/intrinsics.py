@@ -9,6 +9,7 @@ from typing import Any
 
 from tilesmith.codegen.c.bits import bitwise, bitwise_not, shift
 from tilesmith.codegen.c.library import MATH_H
+from tilesmith.codegen.gpu.grid_barriers import barrier_of_grid
 from tilesmith.codegen.gpu.rules import (
     ATOM,
     CHOICE,
@@ -182,10 +183,7 @@ def _active_lanes(emit: Values, call: Call) -> Piece:
 def _barrier(emit: Values, call: Call) -> Piece:
     scope = call.args[0].value if isinstance(call.args[0], StringImm) else ""
     if scope.partition(".")[0] == "global":
-        raise emit.out.unsupported(
-            "a barrier of all blocks ('global') inside a kernel",
-            "let a second kernel begin there: kernels of a stream run one after the other",
-        )
+        return barrier_of_grid(emit)
     found = emit.dialect.barriers.get(scope.partition(".")[0])
     if found is None:
         raise emit.out.unsupported(f"a barrier for the scope '{scope}'")

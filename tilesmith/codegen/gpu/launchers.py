@@ -58,6 +58,7 @@ from tilesmith.target import Target
 from tilesmith.target.features import llvm_machine
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import has_barrier_of_grid
 from tilesmith.tir.stmt import AttrStmt
 
 __all__ = ["Launchers", "kernel_record", "launchers_of"]
@@ -123,7 +124,7 @@ def kernel_record(function: PrimFunc, alignments: Sequence[int] = ()) -> KernelR
                 notes=(f"known: {', '.join(SIZES)}",),
             )
     attributes: dict[str, object] = {}
-    if function.attrs.get("tir.cooperative_launch"):
+    if function.attrs.get("tir.cooperative_launch") or has_barrier_of_grid(function.body):
         attributes[COOPERATIVE] = True
     cluster = _cluster(function)
     if cluster is not None:

@@ -17,7 +17,10 @@ from tilesmith.codegen.gpu.device_functions import (
     ptx_function,
 )
 
-__all__ = ["PTX_KINDS", "MmaError", "ldmatrix_function", "mma_function", "mma_sp_function"]
+__all__ = [
+    "PTX_KINDS", "ROUND_TO_TF32", "MmaError", "ldmatrix_function", "mma_function",
+    "mma_sp_function",
+]  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -79,6 +82,17 @@ _PARTNERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "b1": (("b1",), ("s32",)),
 }  # fmt: skip
 _RESULT_REGISTERS = {"f32": "f", "f64": "d", "s32": "r", "f16": "r"}
+
+
+_ROUND_TO_TF32 = """\
+static __device__ __forceinline__ float round_to_tf32(float x) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __uint_as_float(bits);
+}
+"""
+ROUND_TO_TF32 = DeviceFunction("round_to_tf32", _ROUND_TO_TF32, 80)
+"""The rounding of a float to what tensor cores multiply as tf32; these only cut bits off."""
 
 
 class MmaError(ValueError):

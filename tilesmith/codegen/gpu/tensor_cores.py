@@ -6,6 +6,7 @@ from tilesmith.codegen.gpu.device_calls import call_function, constant, name_of,
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
 from tilesmith.codegen.gpu.mma_functions import (
     PTX_KINDS,
+    ROUND_TO_TF32,
     MmaError,
     ldmatrix_function,
     mma_function,
@@ -86,6 +87,11 @@ def _ldmatrix(emit: Values, call: Call) -> Piece:
     target = pointer(emit, call.args[3], call.args[4], element)
     source = pointer(emit, call.args[5], call.args[6], element)
     return call_function(emit, "ptx_ldmatrix", function, target, source)
+
+
+@handles("round_to_tf32", dialect="cuda")
+def _round_to_tf32(emit: Values, call: Call) -> Piece:
+    return call_function(emit, "round_to_tf32", ROUND_TO_TF32, emit.text(call.args[0]))
 
 
 @handles("mma_fill", dialect="cuda")

@@ -14,7 +14,7 @@ from tilesmith.codegen.gpu.device_functions import (
     Registers,
     ptx_function,
 )
-from tilesmith.codegen.gpu.mma_functions import PTX_KINDS, Kind, MmaError
+from tilesmith.codegen.gpu.mma_functions import PTX_KINDS, ROUND_TO_TF32, Kind, MmaError
 
 __all__ = ["Fragment", "fill_function", "fragment_kind", "move_function", "product_function"]
 
@@ -123,11 +123,24 @@ def move_function(fragment: Fragment, stores: bool, space: str) -> DeviceFunctio
             architecture=level, memory=True, calls=calls,
         )  # fmt: skip
     instruction = f"{head} {held.numbered(0)}, [%{held.size}], %{held.size + 1};"
-    return ptx_function(
+    made = ptx_function(
         name, (held, "const void* p", "unsigned stride"), instruction,
         held.operands("="), [address, '"r"(stride)'],
         architecture=level, memory=True, calls=calls,
     )  # fmt: skip
+    return _rounding(made, held) if fragment.kind.ptx == "tf32" else made
+
+
+def _rounding(load: DeviceFunction, held: Registers) -> DeviceFunction:
+    """Return a load whose registers are rounded to tf32, since products only cut bits off."""
+    one = f"{held.name}[i]"
+    lines = (
+        f"#pragma unroll\n  for (int i = 0; i < {held.size}; ++i)\n"
+        f"    {one} = __float_as_uint(round_to_tf32(__uint_as_float({one})));\n}}\n"
+    )
+    text = load.text.rstrip()
+    assert text.endswith("}")
+    return load._replace(text=text[:-1] + lines, calls=(*load.calls, ROUND_TO_TF32))
 
 
 def product_function(

@@ -101,6 +101,11 @@ class KernelModuleEmitter(ModuleEmitter):
 
     def _function_text(self, name: str, function: PrimFunc) -> str:
         kernel = self.symbols.symbol_of(name)
+        if function.attrs.get("tir.is_device_function"):  # called by kernels
+            returns = self.symbols.returns(name)
+            return FunctionEmitter(
+                self.context, name, kernel, returns, _refuse_parallel, KernelStatements
+            ).write(function, "internal ")
         emitter = FunctionEmitter(
             self.context, name, kernel, "void", _refuse_parallel, KernelStatements
         )
@@ -187,7 +192,8 @@ def _barrier(emit: Values, call: Call) -> str:
     elif scope.startswith("shared"):
         emit.write("call void @llvm.nvvm.barrier0()")
     else:
-        raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+        advice = ("build for 'cuda', whose runtime library has one",) if scope == "global" else ()
+        raise emit.out.unsupported(f"a barrier for the scope '{scope}'", *advice)
     emit.forget()
     return "0"
 

@@ -121,6 +121,18 @@ class CudaAPI(MemoryAPI):
         """Let launches, copies and allocations of this thread go to a stream."""
         streams.select(device_id, stream)
 
+    def create_side_stream(self, device_id: int) -> int:
+        """Return a new stream that the default stream does not wait for."""
+        return streams.create(device_id, is_ordered=False)
+
+    def event(self, device_id: int) -> streams.Event:
+        """Return an event that orders streams, and is used where the device is active."""
+        return streams.OrderEvent(device_id)
+
+    def active(self, device_id: int) -> driver.Active:
+        """Return a `with` block within which the device's context is current."""
+        return driver.Active(device_id)
+
 
 def _name(device_id: int) -> str:
     text = ctypes.create_string_buffer(256)

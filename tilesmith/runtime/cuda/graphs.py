@@ -14,9 +14,10 @@ from collections.abc import Callable
 from sys import is_finalizing
 from typing import Any
 
-from tilesmith.runtime import device_workspace
+from tilesmith.runtime import device_workspace, side_streams
 from tilesmith.runtime.cuda import streams
 from tilesmith.runtime.cuda.driver import Active, check, driver, still_serves
+from tilesmith.runtime.devices import Device
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["Graph", "graph_of"]
@@ -56,6 +57,7 @@ def graph_of(function: Callable[..., Any], *arguments: Any, warm_up: bool = True
     DeviceError for a function that waits for the GPU or copies to the host.
     """
     device_id = _device_of(arguments)
+    place = (streams.CUDA, device_id)
     stream, before = streams.create(device_id), streams.stream_of(device_id)
     streams.select(device_id, stream)
     try:
@@ -69,11 +71,14 @@ def graph_of(function: Callable[..., Any], *arguments: Any, warm_up: bool = True
             if status:
                 found.cuGraphDestroy(handle)
             check(status, "cuGraphInstantiateWithFlags", device_id)
-        kept = device_workspace.take_kept(streams.CUDA, device_id, stream)
+        used = [stream, *side_streams.known_side_streams(place, stream)]
+        kept = [device_workspace.take_kept(streams.CUDA, device_id, one) for one in used]
     finally:
         streams.select(device_id, before)
+        side_streams.forget(place, stream, Device(*place).api)
         streams.free(device_id, stream)
-    return Graph(device_id, handle, made.value or 0, (arguments, kept))
+    # a function that is bound to its memory keeps that as long as it lives
+    return Graph(device_id, handle, made.value or 0, (function, arguments, kept))
 
 
 def _device_of(arguments: tuple[Any, ...]) -> int:

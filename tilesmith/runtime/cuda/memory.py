@@ -265,6 +265,8 @@ def write(device_id: int, host: int, target: int, size: int) -> None:
 def move(source: tuple[int, int], target: tuple[int, int], size: int) -> None:
     """Copy bytes between two places (device, address), in the order of the threads' streams."""
     (from_id, from_address), (to_id, to_address) = source, target
+    if from_id != to_id:
+        _wait_for_other(to_id, from_id)  # work that was given before may use the target's memory
     with Active(from_id) as found:
         stream = streams.stream_of(from_id)
         if from_id == to_id:

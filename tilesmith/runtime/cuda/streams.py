@@ -2,7 +2,8 @@
 
 The stream of a thread for a device is tvm-ffi's (`TVMFFIEnvSetStream`), so that launches, copies,
 allocations and other users of tvm-ffi agree; 0 is CUDA's default stream. Streams that are made here
-are ordered with the default stream, as CUDA's are unless one asks for the opposite.
+are ordered with the default stream, as CUDA's are unless one asks for the opposite (which the side
+streams of models do).
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import ctypes
 from typing import Any
 
 from tilesmith.runtime.cuda.driver import Active, Driver, check, still_serves
-from tilesmith.runtime.devices import DEVICE_TYPES, Timer
+from tilesmith.runtime.devices import DEVICE_TYPES, StreamEvent, Timer
 from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
 
 __all__ = [
-    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "is_recorded", "join",
-    "select", "stream_of",
+    "CUDA", "Event", "EventTimer", "OrderEvent", "create", "free", "hand_over", "is_freed",
+    "is_recorded", "join", "select", "stream_of",
 ]  # fmt: skip
 
 CUDA = DEVICE_TYPES["cuda"]
 _WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
+_NOT_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no order with the default stream
 _LEGACY, _PER_THREAD = 1, 2  # numbers of default streams in DLPack, and handles in CUDA
 _made: dict[int, int] = {}
 """Streams that were made here and live → their device."""
@@ -45,11 +47,11 @@ def handle_of(stream: Any) -> int:
     return int(stream)
 
 
-def create(device_id: int) -> int:
-    """Return a new stream."""
-    made = ctypes.c_void_p()
+def create(device_id: int, is_ordered: bool = True) -> int:
+    """Return a new stream, which is ordered with the default stream or only by events."""
+    made, flags = ctypes.c_void_p(), 0 if is_ordered else _NOT_BLOCKING
     with Active(device_id) as found:
-        check(found.cuStreamCreate(ctypes.byref(made), 0), "cuStreamCreate", device_id)
+        check(found.cuStreamCreate(ctypes.byref(made), flags), "cuStreamCreate", device_id)
     handle = made.value or 0
     _made[handle] = device_id
     _freed.discard(handle)
@@ -121,14 +123,14 @@ def hand_over(device_id: int, consumer: Any) -> None:
             check(join(found, theirs, ours), "cuStreamWaitEvent, for a consumer", device_id)
 
 
-class Event:
+class Event(StreamEvent):
     """A point in the work of a stream."""
 
-    def __init__(self, device_id: int = 0) -> None:
+    def __init__(self, device_id: int = 0, has_time: bool = True) -> None:
         self.device_id = device_id
-        made = ctypes.c_void_p()
+        made, flags = ctypes.c_void_p(), 0 if has_time else _WITHOUT_TIME
         with Active(device_id) as found:
-            check(found.cuEventCreate(ctypes.byref(made), 0), "cuEventCreate", device_id)
+            check(found.cuEventCreate(ctypes.byref(made), flags), "cuEventCreate", device_id)
         self._found = found
         self.handle = made.value or 0
 
@@ -139,6 +141,12 @@ class Event:
         handle = stream_of(self.device_id) if stream is None else handle_of(stream)
         with Active(self.device_id) as found:
             check(found.cuEventRecord(self.handle, handle), "cuEventRecord", self.device_id)
+
+    def wait(self, stream: Any) -> None:
+        """Let a stream wait for the event as it was recorded last."""
+        with Active(self.device_id) as found:
+            status = found.cuStreamWaitEvent(handle_of(stream), self.handle, 0)
+        check(status, "cuStreamWaitEvent", self.device_id)
 
     def synchronize(self) -> None:
         """Wait until the event has happened."""
@@ -157,6 +165,26 @@ class Event:
         handle = getattr(self, "handle", 0)
         if handle and still_serves(self._found, self.device_id):
             self._found.cuEventDestroy(handle)
+
+
+class OrderEvent(Event):
+    """An event that measures no time, and is used only where its device's context is current."""
+
+    def __init__(self, device_id: int) -> None:
+        super().__init__(device_id, has_time=False)
+
+    def record(self, stream: Any = None) -> None:
+        """Let the event happen when a stream has done what it was given."""
+        handle = stream_of(self.device_id) if stream is None else stream
+        status = self._found.cuEventRecord(self.handle, handle)
+        if status:
+            check(status, "cuEventRecord", self.device_id)
+
+    def wait(self, stream: Any) -> None:
+        """Let a stream wait for the event as it was recorded last."""
+        status = self._found.cuStreamWaitEvent(stream, self.handle, 0)
+        if status:
+            check(status, "cuStreamWaitEvent", self.device_id)
 
 
 class EventTimer(Timer):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.runtime.device_memory import Allocation, MemoryAPI
-from tilesmith.runtime.devices import DEVICE_APIS, DEVICE_TYPES, Timer
+from tilesmith.runtime.devices import DEVICE_APIS, DEVICE_TYPES, StreamEvent, Timer
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.opencl import buffers, platforms
 
@@ -86,6 +86,38 @@ class OpenCLAPI(MemoryAPI):
     def set_raw_stream(self, device_id: int, stream: Any) -> None:
         """Let kernels and copies of this thread go to a queue."""
         platforms.select_queue(device_id, stream)
+
+    def serves(self, device_id: int, stream: Any) -> bool:
+        """True for a queue of the context that the device has now."""
+        return platforms.is_of_context(device_id, stream)
+
+    def event(self, device_id: int) -> StreamEvent:
+        """Return an event that orders queues."""
+        return QueueEvent(device_id)
+
+
+class QueueEvent(StreamEvent):
+    """A marker in a queue, which a barrier in another queue waits for."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._marker: Any = None
+
+    def record(self, stream: Any = None) -> None:
+        """Put a marker behind what a queue, or that of this thread, has been given."""
+        device_id = self._device_id
+        line = platforms.queue(device_id) if stream is None else platforms.queue_of(
+            device_id, stream
+        )  # fmt: skip
+        with platforms.checked("clEnqueueMarkerWithWaitList", device_id):
+            self._marker = platforms.package().enqueue_marker(line)
+            line.flush()  # or other queues might wait for what the device was never given
+
+    def wait(self, stream: Any) -> None:
+        """Put a barrier in a queue that waits for the marker."""
+        line = platforms.queue_of(self._device_id, stream)
+        with platforms.checked("clEnqueueBarrierWithWaitList", self._device_id):
+            platforms.package().enqueue_barrier(line, wait_for=[self._marker])
 
 
 class MarkerTimer(Timer):

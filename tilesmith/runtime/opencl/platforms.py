@@ -3,7 +3,8 @@
 Devices are numbered in the order of the platforms, GPUs before CPUs before others. The knob
 `TILESMITH_OPENCL_DEVICE` leaves those whose name, or whose platform's name, has a text in it. Each
 device has a context of its own and one queue, in order and with profiling; more queues are the
-device's streams. Work of different queues has no order: wait with `sync` in between.
+device's streams. Work of different queues has no order: wait with `sync` in between, or order them
+by events.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tilesmith.support.knobs import knobs
 
 __all__ = [
     "OPENCL", "checked", "context", "create_queue", "device", "device_count", "finish",
-    "free_queue", "known_queue", "package", "problem", "queue", "queue_of", "select_queue",
+    "free_queue", "is_of_context", "known_queue", "package", "problem", "queue", "queue_of",
+    "select_queue",
 ]  # fmt: skip
 
 OPENCL = DEVICE_TYPES["opencl"]
@@ -190,6 +192,12 @@ def queue_of(device_id: int, stream: Any) -> Any:
             "freed already"
         )
     return found
+
+
+def is_of_context(device_id: int, stream: Any) -> bool:
+    """True for a number of `create_queue` whose queue is in the context that a device has now."""
+    owner, found = _state.streams.get(_number(stream), (-1, None))
+    return owner == device_id and found.context == _state.contexts.get(device_id)
 
 
 def free_queue(device_id: int, stream: Any) -> None:

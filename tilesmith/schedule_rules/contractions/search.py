@@ -81,7 +81,7 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
         for size in blocks:
             plain = Candidate(rows, vectors, size, False)
             found.append(plain)
-            if may_prefetch(product, plain):
+            if may_prefetch(product, plain, machine):
                 found.append(replace(plain, prefetches=True))
             if product.may_pack and product.packed_width is None:
                 found.append(Candidate(rows, vectors, size, True))

@@ -219,12 +219,13 @@ def _traffic(
 
 def _stream(product: Product, candidate: Candidate, machine: MachineModel, compute: float) -> float:
     """Return the cycles that a thread waits for the first reading of packed weights. The layers of
-    a model share the caches, so those that exceed a part of L2 come from memory.
+    a model share the caches, so none finds its own in L2, and large ones come from memory.
     """
-    whole = product.batch * product.right_bytes
-    if product.packed_width is None or whole <= 0.5 * machine.l2_bytes:
+    if product.packed_width is None:
         return 0.0
-    moved = whole / machine.memory_bandwidth
+    whole = product.batch * product.right_bytes
+    is_small = whole <= 0.5 * machine.l2_bytes and machine.l3_bytes > 0
+    moved = whole / (machine.l3_bandwidth if is_small else machine.memory_bandwidth)
     if not candidate.prefetches:
         return _WAITING_FOR_L3 * moved
     lanes = machine.lanes(8 * max(4, product.result_bytes))
@@ -234,8 +235,11 @@ def _stream(product: Product, candidate: Candidate, machine: MachineModel, compu
     return _PREFETCH_CYCLES * steps + max(0.0, moved - compute)
 
 
-def may_prefetch(product: Product, candidate: Candidate) -> bool:
-    """Return whether several row tiles use a packed panel before the next one."""
+def may_prefetch(product: Product, candidate: Candidate, machine: MachineModel) -> bool:
+    """Return whether several row tiles use a packed panel before a next one."""
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    if product.columns_are_known and product.columns <= candidate.vectors * lanes:
+        return False
     tiles = -(-product.rows // candidate.rows)
     used = tiles * product.shared if candidate.block is None else min(candidate.block, tiles)
     return product.packed_width is not None and used > 1

@@ -292,7 +292,7 @@ def _tile_products(
     extent = loop_extent(sch, row) or 1
     rows = best_rows(extent, -(-plan.width // lanes), machine)
     row_0, row_1 = sch.split(row, [None, rows])
-    is_stream = extent > rows and _weight_bytes(sch, block) > 0.5 * machine.l2_bytes
+    is_stream = extent > rows and _columns(sch, block) > plan.width
     if extent % rows:
         sch.annotate(row_0, *PARTITIONED)
     sch.compute_at(block, row_0)
@@ -311,11 +311,12 @@ def _tile_products(
         prefetch_next_panel(sch, block, 3)
 
 
-def _weight_bytes(sch: Schedule, block: BlockRV) -> int:
-    """Return the bytes of the operand in panels of a product."""
+def _columns(sch: Schedule, block: BlockRV) -> int:
+    """Return the columns of a product: with more than one panel of them, one can be fetched ahead.
+    The layers of a model share the caches, so that even small panels come from far.
+    """
     plan = find_contraction(sch.get(block))
-    streams = [] if plan is None else plan.streams
-    return max([(one.size or 0) * one.element_bytes for one in streams], default=0)
+    return 0 if plan is None else plan.nest.spatial[plan.vector_axis].estimate
 
 
 def _is_serial(sch: Schedule, loop: LoopRV) -> bool:

@@ -3,9 +3,10 @@
 The warp-level ones (``mma``, ``ldmatrix``) are in ``cuda_mma`` and ``cuda_m16n8k8``, the layouts of
 their registers in ``cuda_layouts``; all can be imported from here too.
 
-A fragment holds a 16x16 tile (8x8 or 8x32 for int4); a buffer in a ``wmma`` scope is an array of
-them, and the number of a tile in it follows from the offset of the tile. Loads read from shared
-memory, stores write to shared or global memory.
+A fragment holds a 16x16 tile (8x8 or 8x32 for int4; 16x8 or 8x16 of operands of float32, which
+their load rounds to tf32); a buffer in a ``wmma`` scope is an array of them, and the number of a
+tile in it follows from the offset of the tile. Loads read from shared memory, stores write to
+shared or global memory.
 """
 
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ __all__ = [
     *cuda_mma.__all__,
 ]
 
+_KNOWN = "float16 with float16 or float32, int8 and int4 with int32, float32 (as tf32) with float32"
 SHORT_NAMES = {
     "float16": "f16",
     "float32": "f32",
@@ -38,6 +40,9 @@ SHORT_NAMES = {
     "int4": "s4",
     "int32": "s32",
 }
+
+
+OPERAND_NAMES = {**SHORT_NAMES, "float32": "tf32"}
 
 
 def get_wmma_fragment_index(buffer: Any, stride: Any, m_dim: int, n_dim: int) -> Any:
@@ -297,6 +302,10 @@ _SIZES: dict[
         {"float16": ("float32", "float16"), "int8": ("int32",)},
         (("a", False), ("a", True), ("b", False), ("b", True)),
     ),
+    (16, 16, 8): (
+        {"float32": ("float32",)},
+        (("a", False), ("a", True), ("b", False), ("b", True)),
+    ),
     (8, 8, 32): ({"int4": ("int32",)}, (("a", False), ("b", True))),
 }
 
@@ -308,7 +317,7 @@ def _define_all() -> None:
             _define_loads(sizes, shape, dtype, loads)
             for transposed in [how for matrix, how in loads if matrix == "b"]:
                 for out_dtype in results:
-                    kinds = SHORT_NAMES[dtype] * 2 + SHORT_NAMES[out_dtype]
+                    kinds = OPERAND_NAMES[dtype] * 2 + SHORT_NAMES[out_dtype]
                     tail = "_trans" * transposed
                     _define(
                         f"WMMA_SYNC_{shape}_{kinds}{tail.upper()}_INTRIN",
@@ -322,7 +331,7 @@ def _define_all() -> None:
 def _define_loads(
     sizes: tuple[int, int, int], shape: str, dtype: str, loads: Iterable[tuple[str, bool]]
 ) -> None:
-    short = SHORT_NAMES[dtype]
+    short = OPERAND_NAMES[dtype]
     for matrix, transposed in loads:
         for scope in ("shared", "shared.dyn"):
             tail = "_trans" * transposed
@@ -365,7 +374,7 @@ def get_wmma_intrin_group(
     if sizes is None or out_dtype not in _SIZES[sizes][0][in_dtype]:
         raise ScheduleError(
             f"there is no wmma for {in_dtype} and {out_dtype}",
-            notes=("known: float16 with float16 or float32, int8 and int4 with int32",),
+            notes=(f"known: {_KNOWN}",),
         )
     if ("b", trans_b) not in _SIZES[sizes][1]:
         raise ScheduleError(f"wmma of {in_dtype} needs B transposed (trans_b=True)")
@@ -374,7 +383,7 @@ def get_wmma_intrin_group(
     if store_scope not in ("global", "shared", "shared.dyn"):
         raise ScheduleError(f"wmma stores to global, shared or shared.dyn, got '{store_scope}'")
     shape = "x".join([str(size) for size in sizes])
-    short, result = SHORT_NAMES[in_dtype], SHORT_NAMES[out_dtype]
+    short, result = OPERAND_NAMES[in_dtype], SHORT_NAMES[out_dtype]
     load, store = load_scope.replace(".", "_"), store_scope.replace(".", "_")
     tail = "_trans" if trans_b else ""
     return {

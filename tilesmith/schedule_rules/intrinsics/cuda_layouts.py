@@ -7,6 +7,8 @@ They are the tables of the PTX ISA ("Matrix fragments for mma"). With ``g = lane
     8-bit A (16x32)                rows g, g + 8     columns 4t … 4t + 3, then those + 16
     16-bit B (16x16)               columns g, g + 8  rows 2t, 2t + 1, then those + 8
     8-bit B (32x16)                columns g, g + 8  rows 4t … 4t + 3, then those + 16
+    32-bit A (16x8)                rows g, g + 8     column t, then t + 4
+    32-bit B (8x16)                columns g, g + 8  row t, then t + 4
 
 Each function maps a position in a tile to (thread, position among its elements) or back.
 """
@@ -33,6 +35,8 @@ __all__ = [
     "shared_16x16_to_ldmatrix_32x8_trans_layout",
     "shared_16x32_to_ldmatrix_32x16_layout",
     "shared_32x16_to_ldmatrix_32x16_layout",
+    "shared_16x8_to_mma_32x4_layout",
+    "shared_8x16_to_mma_32x4_layout",
 ]
 
 lift = convert
@@ -80,6 +84,16 @@ def shared_16x32_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
 def shared_32x16_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
     """Return (thread, position in it) of element (i, j) of a right matrix of bytes."""
     return 4 * (j % 8) + i % 16 // 4, 8 * (j // 8) + 4 * (i // 16) + i % 4
+
+
+def shared_16x8_to_mma_32x4_layout(i: Any, j: Any) -> tuple[Any, Any]:
+    """Return (thread, position in it) of element (i, j) of a left matrix of float32 (as tf32)."""
+    return 4 * (i % 8) + j % 4, 2 * (j // 4) + i // 8
+
+
+def shared_8x16_to_mma_32x4_layout(i: Any, j: Any) -> tuple[Any, Any]:
+    """Return (thread, position in it) of element (i, j) of a right matrix of float32 (as tf32)."""
+    return 4 * (j % 8) + i % 4, 2 * (j // 8) + i // 4
 
 
 # m16n8k8: a register number from the offset of a tile in its matrix. The matrices lie in the

@@ -1,13 +1,17 @@
 """Matrix units of NVIDIA GPUs at warp level: ``ldmatrix`` loads, ``mma`` multiplies.
 
-A tile of 16x16 results is the product of tiles with 16 (float16) or 32 (int8) steps of the sum. It
-is spread over the 32 threads of a warp as ``cuda_layouts`` says. A buffer in scope ``warp`` has the
-shape (..., 32, 8), for bytes (..., 32, 16): bring it there by ``transform_layout`` with
+A tile of 16x16 results is the product of tiles with 8 (float32, as tf32), 16 (float16) or 32 (int8)
+steps of the sum. It is spread over the 32 threads of a warp as ``cuda_layouts`` says. A buffer in
+scope ``warp`` has the shape (..., 32, 8), for bytes (..., 32, 16), for operands of float32
+(..., 32, 4): bring it there by ``transform_layout`` with
 
     A, C: lambda i, j: [i // 16, j // 16, *shared_16x16_to_ldmatrix_32x8_layout(i % 16, j % 16)]
     B[k, j]: the same with shared_16x16_to_ldmatrix_32x8_trans_layout
     B[j, k]: the same with shared_16x16_to_ldmatrix_32x8_b_layout
     bytes: shared_16x32_to_ldmatrix_32x16_layout for A, shared_32x16_to_ldmatrix_32x16_layout for B
+    float32: shared_16x8_to_mma_32x4_layout for A, shared_8x16_to_mma_32x4_layout for B
+
+Loads round float32 to tf32 (10 bits behind the point, halves away from zero); sums stay float32.
 
 The layout belongs to the register, not to the way that the tile lies in shared memory: the products
 with transposed tiles are the same products, only their loads differ.
@@ -19,6 +23,8 @@ from typing import Any
 from tilesmith.schedule_rules.intrinsics.cuda_layouts import (
     WARP_SIZE,
     ldmatrix_32x8_to_shared_16x16_layout,
+    shared_8x16_to_mma_32x4_layout,
+    shared_16x8_to_mma_32x4_layout,
     shared_16x16_to_ldmatrix_32x8_layout,
     shared_16x16_to_ldmatrix_32x8_trans_layout,
     shared_16x32_to_ldmatrix_32x16_layout,
@@ -42,6 +48,13 @@ RESULTS = 8
 
 # steps of the sum -> (dtype, layout of A[i, k], layout of B[k, j], name in PTX, shape of mma)
 OPERANDS: dict[int, tuple[str, Layout, Layout, str, str]] = {
+    8: (
+        "float32",
+        shared_16x8_to_mma_32x4_layout,
+        shared_8x16_to_mma_32x4_layout,
+        "tf32",
+        "m16n8k8",
+    ),
     16: (
         "float16",
         shared_16x16_to_ldmatrix_32x8_layout,
@@ -58,8 +71,10 @@ OPERANDS: dict[int, tuple[str, Layout, Layout, str, str]] = {
     ),
 }
 SHORT_NAMES = {"float16": "f16", "float32": "f32", "int8": "i8", "int32": "i32"}
+_OPERAND_NAMES = {**SHORT_NAMES, "float32": "tf32"}
 _PTX_NAMES = {"float16": "fp16", "float32": "fp32", "int32": "int32"}
-_RESULTS_OF = {"float16": ("float16", "float32"), "int8": ("int32",)}
+_RESULTS_OF = {"float16": ("float16", "float32"), "int8": ("int32",), "float32": ("float32",)}
+_KNOWN = "float16 with float16 or float32, int8 with int32, float32 (as tf32) with float32"
 
 
 def _operand(k_dim: int, dtype: str | None = None) -> tuple[str, Layout, Layout, str, str]:
@@ -67,7 +82,7 @@ def _operand(k_dim: int, dtype: str | None = None) -> tuple[str, Layout, Layout,
     if found is None or dtype not in (None, found[0]):
         raise ScheduleError(
             f"there is no mma with {k_dim} steps of a sum" + (f" of {dtype}" if dtype else ""),
-            notes=("known: 16 of float16, 32 of int8",),
+            notes=("known: 8 of float32 (as tf32), 16 of float16, 32 of int8",),
         )
     return found
 
@@ -81,6 +96,7 @@ def get_ldmatrix_intrin(
     ``ldmatrix`` takes the address of one row of 16 bytes from each thread; the four 8x8 matrices of
     16 bits arrive as the four 32-bit registers of each thread. It transposes each matrix where the
     neighbours in a register lie in a column; it can't for bytes, so each thread gathers them.
+    Elements of float32 are gathered and rounded to tf32.
     """
     _, layout_a, layout_b, _, _ = _operand(k_dim, dtype)
     if matrix_name not in ("A", "B"):
@@ -89,12 +105,12 @@ def get_ldmatrix_intrin(
     by_columns = is_b != transposed  # the neighbours in a register run along k
     rows, columns = (k_dim, 16) if by_columns else (16, k_dim)
     layout = _layout_of_tile(layout_b if is_b else layout_a, transposed)
-    local_size = k_dim // 2
+    local_size, factor = k_dim // 2, min(k_dim, 16)
 
     @T.prim_func(private=True)
     def desc(s: T.handle, w: T.handle):
         S = T.match_buffer(
-            s, (rows, columns), dtype, align=64, offset_factor=16, scope=shared_scope
+            s, (rows, columns), dtype, align=64, offset_factor=factor, scope=shared_scope
         )
         W = T.match_buffer(
             w, (WARP_SIZE, local_size), dtype, align=64, offset_factor=local_size, scope="warp"
@@ -110,6 +126,8 @@ def get_ldmatrix_intrin(
                     T.writes(W[thread, local])
                     W[thread, local] = S[vi, vj]
 
+    if dtype == "float32":
+        return desc, _rounding_impl(is_b, by_columns, shared_scope)
     if by_columns and dtype == "int8":
         return desc, _gathering_impl(is_b, shared_scope)
     return desc, _ldmatrix_impl(k_dim, is_b, by_columns, shared_scope)
@@ -184,6 +202,36 @@ def _gathering_impl(is_b: bool, shared_scope: str) -> PrimFunc:
                 for local in range(16):
                     i, j = T.meta_var(place(tx, local))
                     W[tx, local] = S[i, j]
+
+    made: PrimFunc = impl
+    return made
+
+
+def _rounding_impl(is_b: bool, by_columns: bool, shared_scope: str) -> PrimFunc:
+    """Load a tile of float32, rounded to tf32; ``by_columns``: the sum runs down the tile."""
+    rows, columns = (8, 16) if by_columns else (16, 8)
+
+    def place(thread: Any, local: Any) -> tuple[Any, Any]:
+        first, second = local // 2, local % 2  # in A the halves of the sum, in B of the columns
+        half_of_sum, half_across = (second, first) if is_b else (first, second)
+        step, across = 4 * half_of_sum + thread % 4, 8 * half_across + thread // 4
+        return (step, across) if by_columns else (across, step)
+
+    @T.prim_func(private=True)
+    def impl(s: T.handle, w: T.handle):
+        s0, s1 = T.int32(), T.int32()
+        S = T.match_buffer(
+            s, (rows, columns), "float32", align=64, offset_factor=8, scope=shared_scope,
+            strides=[s0, s1],
+        )  # fmt: skip
+        W = T.match_buffer(w, (WARP_SIZE, 4), "float32", align=64, offset_factor=4, scope="warp")
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(W[0:WARP_SIZE, 0:4])
+            for tx in T.thread_binding(WARP_SIZE, thread="threadIdx.x"):
+                for local in T.unroll(4):
+                    i, j = T.meta_var(place(tx, local))
+                    W[tx, local] = T.call_intrin("float32", "tir.round_to_tf32", S[i, j])
 
     made: PrimFunc = impl
     return made
@@ -407,7 +455,7 @@ def _define(constant: str, name: str, functions: tuple[PrimFunc, PrimFunc]) -> N
 
 def _define_all() -> None:
     for k_dim, (dtype, *_) in OPERANDS.items():
-        short = SHORT_NAMES[dtype]
+        short = _OPERAND_NAMES[dtype]
         for scope, suffix in (("shared", ""), ("shared.dyn", "_dyn")):
             for matrix in ("A", "B"):
                 for transposed in (False, True):
@@ -458,7 +506,7 @@ def get_mma_intrin_group(
     if out_dtype not in _RESULTS_OF.get(in_dtype, ()):
         raise ScheduleError(
             f"there is no mma for {in_dtype} and {out_dtype}",
-            notes=("known: float16 with float16 or float32, int8 with int32",),
+            notes=(f"known: {_KNOWN}",),
         )
     stored = out_dtype if store_to_smem_dtype is None else store_to_smem_dtype
     if stored not in _PTX_NAMES:
@@ -467,7 +515,7 @@ def get_mma_intrin_group(
         raise ScheduleError(f"ldmatrix loads from shared or shared.dyn, got '{load_scope}'")
     if store_scope not in ("global", "shared", "shared.dyn"):
         raise ScheduleError(f"mma stores to global, shared or shared.dyn, got '{store_scope}'")
-    short, result = SHORT_NAMES[in_dtype], SHORT_NAMES[out_dtype]
+    short, result = _OPERAND_NAMES[in_dtype], SHORT_NAMES[out_dtype]
     suffix = "_dyn" if load_scope == "shared.dyn" else ""
     tail_a, tail_b = "_trans" * trans_a, "_trans" * trans_b
     sides = "_trans_a" * trans_a + "_trans_b" * trans_b

@@ -383,6 +383,11 @@ class _Situation:
         yield GE(Max(a, b), b)
         yield LE(Min(b, a), Max(b, a))
         yield EQ(Min(a, b) + Max(a, b), a + b)
+        yield LE(b - 3, Max(a, b) - 3)
+        yield GE(self.number(2) - Min(a, b), self.number(2) - b)
+        yield LE(Min(a, b) * 3, a * 3)
+        yield GE(Max(Max(a, b), self.variables[0]), a)
+        yield LE(Min(self.variables[0], Min(a, b)), b)
 
 
 def _there_and_back(expr: PrimExpr) -> PrimExpr:

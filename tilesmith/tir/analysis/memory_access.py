@@ -51,7 +51,9 @@ def memory_violations(func: PrimFunc) -> list[str]:
     target = func.attrs.get("target")
     if target is None or target.get_target_device_type() in _HOST_DEVICES:
         return []
-    if int(func.attrs.get("calling_conv", 0)) == 2 or func.attrs.get("tir.is_global_func"):
+    if int(func.attrs.get("calling_conv", 0)) == 2:
+        return []
+    if func.attrs.get("tir.is_global_func") or func.attrs.get("tir.is_device_function"):
         return []
     return _host_accesses(func)
 

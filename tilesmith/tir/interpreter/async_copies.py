@@ -43,7 +43,6 @@ class Copies:
         self.open: list[Callable[[], None]] = []
         self.grouped = False  # between the marks of a group of transfers
         self.groups: dict[Any, list[list[Callable[[], None]]]] = {}
-        self.barriers: dict[int, list[Callable[[], None]]] = {}
 
     def for_launched(self) -> Copies:
         """Return the copies of a thread that this one launches: none yet."""
@@ -164,7 +163,8 @@ def _wait_group(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     return lambda env: copies_of(env).wait(_PTX_QUEUE, pending(env))
 
 
-# Barriers in shared memory (mbarrier): counts per block of threads.
+# Barriers in shared memory (mbarrier): counts per block of threads, and the copies that any of its
+# threads has attached: whoever waits sees them.
 
 
 @handles("create_barriers", is_collective=True)
@@ -198,8 +198,8 @@ def _cp_async_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number = compiler.visit(call.args[0])
 
     def attach(env: Environment) -> None:
-        copies = copies_of(env)
-        copies.barriers.setdefault(number(env), []).extend(copies.open)
+        copies, key = copies_of(env), (env[THREAD_SLOT].block, number(env))
+        env[CONTEXT_SLOT].attached.setdefault(key, []).extend(copies.open)
         copies.open = []
 
     return attach
@@ -232,10 +232,9 @@ def _wait_barrier(compiler: ExpressionCompiler, call: Call, span: Span | None) -
                     f"{arrived} of {wanted} arrivals",
                     span=span,
                 )
-        for env in envs:
-            for finish in copies_of(env).barriers.pop(number(env), []):
-                finish()
         for block, which in {(e[THREAD_SLOT].block, number(e)) for e in envs}:
+            for finish in context.attached.pop((block, which), []):
+                finish()
             counts = context.arrivals[(block, which)]
             counts[1] -= counts[0]
         if context.watch is not None:

@@ -12,7 +12,7 @@ from tilesmith.tir.expr import CommReducer, IterVar
 from tilesmith.tir.interpreter.call_rules import handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.threads import barrier_name, require_whole
+from tilesmith.tir.interpreter.threads import barrier_name, require_whole, require_whole_grid
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 
 
@@ -23,7 +23,10 @@ def _storage_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
     name = barrier_name(scope)
 
     def wait(envs: list[Environment]) -> None:
-        require_whole(envs, name, span, warp_only)
+        if scope == "global":
+            require_whole_grid(envs, name, span)
+        else:
+            require_whole(envs, name, span, warp_only)
         watch = envs[0][CONTEXT_SLOT].watch
         if watch is not None:
             watch.barrier(envs, scope)

@@ -28,6 +28,7 @@ from tilesmith.tir.interpreter.call_rules import handles, handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes, pointed_dtype
+from tilesmith.tir.interpreter.operators import cut_to_tf32, rounded_to_tf32
 from tilesmith.tir.interpreter.threads import by_warp, require_whole
 from tilesmith.tir.interpreter.values import (
     Environment,
@@ -39,7 +40,8 @@ from tilesmith.tir.interpreter.values import (
 from tilesmith.tir.interpreter.watch import touch_bytes
 
 __all__ = [
-    "MMA_DTYPES", "element_of", "fragment_kind", "matrix_shape", "product", "register_places",
+    "MMA_DTYPES", "element_of", "fragment_kind", "loaded", "matrix_shape", "register_places",
+    "tensor_product",
 ]  # fmt: skip
 
 MMA_DTYPES = {
@@ -121,7 +123,7 @@ def _moving(compiler: ExpressionCompiler, call: Call, span: Span | None, stores:
         if stores:
             memory[...] = matrix
         else:
-            matrix[...] = memory
+            matrix[...] = loaded(kind, memory)
 
     def watched(members: list[Environment]) -> None:
         """Move a matrix, and report each row of memory. Which lane reads an element is up to the
@@ -164,7 +166,7 @@ def _tvm_mma_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
             raise ExecutionError("tvm_mma_sync: a fragment was never loaded", span=span)
         m, n, k = shape
         d, a, b, c = views
-        d(env, m, n)[...] = product(a(env, m, k), b(env, k, n), c(env, m, n))
+        d(env, m, n)[...] = tensor_product(a(env, m, k), b(env, k, n), c(env, m, n))
 
     return _by_warps(call, span, multiply)
 
@@ -279,7 +281,7 @@ def _ptx_mma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> Run
                 for env in warp:
                     matrix[places[env[THREAD_SLOT].lane]] = registers(env)
                 matrices.append(matrix)
-            total = product(*matrices)
+            total = tensor_product(*matrices)
             for env in warp:
                 c(env)[...] = total[result[env[THREAD_SLOT].lane]]
 
@@ -365,6 +367,19 @@ def matrix_shape(kind: str, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return rows and columns of a matrix of a product of the shape (m, n, k)."""
     m, n, k = shape
     return {"matrix_a": (m, k), "matrix_b": (k, n)}.get(kind, (m, n))
+
+
+def tensor_product(a: Any, b: Any, c: Any) -> Any:
+    """Return ``a @ b + c`` as tensor cores compute it, which cut operands of float32 to tf32."""
+    if a.dtype == numpy.float32:
+        a, b = cut_to_tf32(a), cut_to_tf32(b)
+    return product(a, b, c)
+
+
+def loaded(kind: str, values: Any) -> Any:
+    """Return values as a load of a fragment brings them: operands of float32 become tf32."""
+    is_operand = kind in ("matrix_a", "matrix_b")
+    return rounded_to_tf32(values) if is_operand and values.dtype == numpy.float32 else values
 
 
 def product(a: Any, b: Any, c: Any) -> Any:

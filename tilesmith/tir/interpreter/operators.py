@@ -47,6 +47,21 @@ def _float_function(name: str, function: Callable[..., Any], exact: bool = False
     OPERATORS["tir." + name] = make
 
 
+def rounded_to_tf32(value: Any) -> Any:
+    """Return float32 numbers rounded to tf32, which has 10 bits behind the point; halves go away
+    from zero."""
+    given = numpy.asarray(value, numpy.float32)
+    bits = given.view(numpy.uint32)
+    rounded = ((bits + numpy.uint32(0x1000)) & numpy.uint32(0xFFFFE000)).view(numpy.float32)
+    return numpy.where(given == given, rounded, given)
+
+
+def cut_to_tf32(value: Any) -> Any:
+    """Return float32 numbers as tensor cores read them: without the last 13 bits."""
+    given = numpy.ascontiguousarray(value, numpy.float32)
+    return (given.view(numpy.uint32) & numpy.uint32(0xFFFFE000)).view(numpy.float32)
+
+
 _erf = numpy.vectorize(math.erf, otypes=[numpy.float64])
 
 
@@ -69,6 +84,7 @@ for _name, _numpy_name in (("asin", "arcsin"), ("acos", "arccos"), ("atan", "arc
 for _name in ("floor", "ceil", "trunc", "hypot", "copysign", "nextafter", "fmod"):
     _float_function(_name, getattr(numpy, _name))
 _float_function("nearbyint", numpy.rint)
+_float_function("round_to_tf32", rounded_to_tf32)
 _float_function("round", _round_half_away, exact=True)
 _float_function("erf", _erf, exact=True)
 _float_function("sigmoid", _sigmoid, exact=True)

@@ -66,6 +66,7 @@ class Context:
         self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
         self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
         self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
+        self.attached: dict[Any, list[Callable[[], None]]] = {}  # copies, by these barriers
         self.copies = Copies()  # transfers of functions without threads
         self.launch: dict[str, int] | None = None  # the extents that the host has given
 

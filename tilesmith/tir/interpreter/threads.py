@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilesmith.support.errors import ExecutionError
@@ -11,7 +12,7 @@ from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = [
     "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp",
-    "by_warpgroup", "fork", "require_whole", "sharing_level",
+    "by_warpgroup", "fork", "require_whole", "require_whole_grid", "sharing_level",
 ]  # fmt: skip
 
 THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
@@ -201,6 +202,20 @@ def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool
                     "all threads have to get there: move it out of the branch or loop",
                 ),
             )
+
+
+def require_whole_grid(envs: list[Environment], what: str, span: Any) -> None:
+    """Raise ExecutionError unless all threads of all blocks are active."""
+    require_whole(envs, what, span)
+    axes = envs[0][THREAD_SLOT].axes.items()
+    expected = math.prod([count for tag, (_, count) in axes if tag.startswith("blockIdx")])
+    present = len(by_block(envs))
+    if present != expected:
+        raise ExecutionError(
+            f"only {present} of the {expected} blocks of a kernel reach {what}",
+            span=span,
+            notes=("all blocks have to get there: move it out of the branch or loop",),
+        )
 
 
 def barrier_name(scope: str) -> str:

@@ -17,7 +17,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter.call_rules import handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
-from tilesmith.tir.interpreter.matrix_units import MMA_DTYPES, product, register_places
+from tilesmith.tir.interpreter.matrix_units import MMA_DTYPES, register_places, tensor_product
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
 from tilesmith.tir.interpreter.threads import by_warpgroup
 from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, RunGroup, element_type
@@ -102,7 +102,7 @@ def _wgmma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGr
             total = numpy.zeros((ROWS, facts.columns), element_type(facts.c))
             if adds(members[0]):
                 total[places] = [results(env) for env in members]
-            total = product(a, b, total)
+            total = tensor_product(a, b, total)
             for thread, env in enumerate(members):
                 results(env)[...] = total[places[0][thread], places[1][thread]]
 

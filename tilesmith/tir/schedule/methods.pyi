@@ -126,7 +126,7 @@ class PrimitiveMethods:
     def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
         """Remove an annotation."""
     def unroll(self, loop: LoopRV) -> None:
-        """Unroll a loop."""
+        """Unroll a loop. Refuses loops that are bound to threads."""
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
         """Drop declared accesses of a block: buffers in its reads ("read") or writes ("write")."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:

@@ -10,13 +10,13 @@ that were not waited for, shuffles of lanes that do not take part. Of a large gr
 are run, and long loops are cut (``kernels``).
 
 A program without races computes what the interpreter computes. What has no rule here raises
-UnsupportedError: barriers of the grid, virtual threads, predicated accesses, pointers in variables.
+UnsupportedError: barriers of the grid, virtual threads, pointers in variables, calls of functions.
 
     statements   statements; kernels: blocks and cut loops; operations: arithmetic
     matrices     rules of matrix units; warpgroups: those of four warps
     expressions  expressions
-    rules        rules of calls; copies: asynchronous copies
-    accesses     loads and stores
+    rules        rules of calls; copies: asynchronous copies; barriers: those in shared memory
+    accesses     loads and stores; masks: those of vectors under a predicate
     state        the run; observers: its events; memory: memory and its shadow
 """
 
@@ -37,7 +37,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep import matrices, warpgroups
+from tilesmith.tir.interpreter.lockstep import barriers, matrices, warpgroups
 from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site

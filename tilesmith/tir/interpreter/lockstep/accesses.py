@@ -14,6 +14,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.lockstep.masks import masked_load
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import Site
 from tilesmith.tir.interpreter.lockstep.state import Group, State, granules
@@ -209,17 +210,18 @@ class BufferAccesses:
 
     # Loads.
 
-    def load(self, node: BufferLoad, is_copy: bool = False) -> Evaluate:
+    def load(
+        self, node: BufferLoad, is_copy: bool = False, site: Site | None = None
+    ) -> Evaluate:  # fmt: skip
         """Return the closure of a load. ``is_copy``: the value is only stored elsewhere, which
-        makes what was never written no error; ``State.last_defined`` tells the store."""
+        makes what was never written no error; ``State.last_defined`` tells the store. ``site``: the
+        place that it is part of."""
         buffer = node.buffer
         if node.predicate is not None:
-            raise UnsupportedError(
-                "threads in lockstep do not run loads with predicates", span=node.span
-            )
+            return masked_load(self, node)
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find, size = self.target(buffer, node.indices), kind.itemsize
-        site = self.compiler.site("read", buffer.name, space, node.span)
+        site = site or self.compiler.site("read", buffer.name, space, node.span)
         is_seen = space in ("shared", "global")
 
         def load(env: Environment) -> Any:
@@ -241,11 +243,13 @@ class BufferAccesses:
 
     # Stores.
 
-    def store(self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any) -> Callable[..., None]:
-        """Return ``store(env, value, defined)``."""
+    def store(
+        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any, site: Site | None = None
+    ) -> Callable[..., None]:
+        """Return ``store(env, value, defined)``; ``site``: the place that it is part of."""
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find, size = self.target(buffer, indices), kind.itemsize
-        site = self.compiler.site("write", buffer.name, space, span)
+        site = site or self.compiler.site("write", buffer.name, space, span)
         is_seen = space in ("shared", "global")
 
         def store(env: Environment, value: Any, defined: Any) -> None:
@@ -275,12 +279,12 @@ class BufferAccesses:
         return store
 
     def deferred(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any
+        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any, site: Site | None = None
     ) -> Callable[..., None]:
         """Return ``begin(env, value)`` for a store that arrives when the program waits for it."""
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find = self.target(buffer, indices)
-        site = self.compiler.site("write", buffer.name, space, span)
+        site = site or self.compiler.site("write", buffer.name, space, span)
 
         def begin(env: Environment, value: Any) -> None:
             group: Group = env[THREAD_SLOT]

@@ -76,12 +76,30 @@ class BlockCopies:
             copy.queue = queue if chosen.any() else copy.queue
         counts[ids] += 1
 
+    def attach(self, ids: Any, barrier: int) -> None:
+        """Let a barrier in shared memory stand for the copies that these threads have begun."""
+        active = self._flags(ids)
+        for copy in self.flying:
+            chosen = active[copy.ids] & (copy.group < 0)
+            copy.group[chosen] = 0
+            copy.queue = ("barrier", barrier) if chosen.any() else copy.queue
+
+    def complete(self, env: Environment, barrier: int) -> None:
+        """Carry out the copies that any thread has attached to a barrier."""
+        kept = []
+        for copy in self.flying:
+            done = copy.group >= 0
+            if copy.queue != ("barrier", barrier) or not done.any():
+                kept.append(copy)
+            elif self._partly(env, copy, done):
+                kept.append(copy)
+        self.flying = kept
+
     def wait(self, env: Environment, queue: Any, pending: Any) -> None:
         """Carry out the groups of the active threads but the newest ``pending`` ones."""
         counts = self.committed.get(queue)
         if counts is None:
             return
-        state: State = env[CONTEXT_SLOT]
         active = self._flags(env[THREAD_SLOT].ids)
         left = numpy.broadcast_to(pending, (env[THREAD_SLOT].count,))
         last = numpy.zeros(self.threads, numpy.int64)
@@ -93,13 +111,19 @@ class BlockCopies:
             if copy.queue != queue or not done.any():
                 kept.append(copy)
                 continue
-            self._arrive(state, copy, done, env[THREAD_SLOT].warp_size)
-            if not done.all():
-                rest = ~done
-                copy.ids, copy.position = copy.ids[rest], copy.position[rest]
-                copy.values, copy.group = copy.values[rest], copy.group[rest]
+            if self._partly(env, copy, done):
                 kept.append(copy)
         self.flying = kept
+
+    def _partly(self, env: Environment, copy: _Copy, done: Any) -> bool:
+        """Carry out the copies of some threads; return whether some are left."""
+        self._arrive(env[CONTEXT_SLOT], copy, done, env[THREAD_SLOT].warp_size)
+        if done.all():
+            return False
+        rest = ~done
+        copy.ids, copy.position = copy.ids[rest], copy.position[rest]
+        copy.values, copy.group = copy.values[rest], copy.group[rest]
+        return True
 
     def _flags(self, ids: Any) -> Any:
         active = numpy.zeros(self.threads, numpy.bool_)

@@ -19,6 +19,7 @@ from tilesmith.ir import (
     Call,
     Cast,
     Dispatcher,
+    GlobalVar,
     Let,
     Mul,
     Not,
@@ -316,6 +317,11 @@ class LockstepExpressions(Dispatcher[Evaluate]):
     # Calls.
 
     def visit_Call(self, node: Call) -> Evaluate:
+        if isinstance(node.op, GlobalVar):
+            raise UnsupportedError(
+                f"threads in lockstep do not call functions ('{node.op.name_hint}')",
+                span=getattr(node, "span", None),
+            )
         name = node.op.name if hasattr(node.op, "name") else ""
         rule = CALL_RULES.get(name)
         if rule is not None:

@@ -94,7 +94,7 @@ class _Work:
 
 
 def _has_barrier(stmt: Stmt) -> bool:
-    return any(is_call(node, "tir.tvm_storage_sync") for node in walk(stmt))
+    return any(is_call(node, "tir.tvm_storage_sync", "tir.ptx_wait_barrier") for node in walk(stmt))
 
 
 def loops_to_cut(stmt: Stmt, options: LockstepOptions) -> tuple[set[int], bool]:

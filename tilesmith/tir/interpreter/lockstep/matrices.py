@@ -35,9 +35,10 @@ from tilesmith.tir.interpreter.matrix_units import (
     MMA_DTYPES,
     element_of,
     fragment_kind,
+    loaded,
     matrix_shape,
-    product,
     register_places,
+    tensor_product,
 )
 from tilesmith.tir.interpreter.values import Environment, element_type
 
@@ -145,7 +146,7 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
         else:
             checked_read(env, site, memory, group, position, kind.itemsize)
             _read_by_others(env, site, memory, group, position, kind.itemsize)
-            view[warps] = memory.elements(kind)[place]
+            view[warps] = loaded(fragment.kind, memory.elements(kind)[place])
 
     return move
 
@@ -209,7 +210,7 @@ def _mma_sync(compiler: Any, call: Call, span: Any) -> Run:
         d, a, b, c = parts
         warps = whole_warps(env, site)
         left, right, added = a.view(env, m, k), b.view(env, k, n), c.view(env, m, n)
-        d.view(env, m, n)[warps] = product(left[warps], right[warps], added[warps])
+        d.view(env, m, n)[warps] = tensor_product(left[warps], right[warps], added[warps])
         count_operations(env, 2.0 * m * n * k * len(warps))
 
     return multiply
@@ -288,7 +289,7 @@ def _ptx_mma(compiler: Any, call: Call, span: Any) -> Run:
             matrix = numpy.zeros((len(warps), *size), element_type(dtype))
             matrix[:, place[0], place[1]] = part.get(env, site).reshape(len(warps), WARP, -1)
             matrices.append(matrix)
-        total = product(*matrices)
+        total = tensor_product(*matrices)
         registers[2].put(env, total[:, places[2][0], places[2][1]].reshape(len(warps) * WARP, -1))
         count_operations(env, 2.0 * m * 8 * k * len(warps))
 

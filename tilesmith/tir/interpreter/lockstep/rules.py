@@ -26,7 +26,7 @@ __all__ = ["CALL_RULES", "STATEMENT_RULES", "TRANSPARENT", "shuffle"]
 
 CALL_RULES: OperatorRules[Callable[..., Evaluate]] = OperatorRules()
 STATEMENT_RULES: OperatorRules[Callable[..., Callable[[Environment], None]]] = OperatorRules()
-TRANSPARENT = ("tir.if_then_else", "tir.likely", "tir.assume")
+TRANSPARENT = ("tir.if_then_else", "tir.likely", "tir.assume", "tir.get_active_lane_mask")
 """Calls that are the same in all threads where their arguments are."""
 handles, handles_statement = CALL_RULES.handles, STATEMENT_RULES.handles
 
@@ -47,6 +47,13 @@ def _identity(compiler: Any, call: Call) -> Evaluate:
 def _pointer(compiler: Any, call: Call) -> Evaluate:
     found: Evaluate = compiler.accesses.pointer(call)
     return found
+
+
+@handles("get_active_lane_mask")
+def _active_lane_mask(compiler: Any, call: Call) -> Evaluate:
+    base, limit = [compiler.array(arg) for arg in call.args]
+    lanes = numpy.arange(call.dtype.lanes)
+    return lambda env: base(env)[:, None] + lanes < limit(env)[:, None]
 
 
 # Exchanges.

@@ -28,6 +28,8 @@ ADVICE = {
     "of the tiles",
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
+    "endless wait": "let T.ptx_init_barrier_thread_count set the barrier up, for as many threads "
+    "as call T.ptx_arrive_barrier before each wait",
     "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
     'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
@@ -118,6 +120,7 @@ class State:
     is_cut: bool = False  # loops were cut: what they would have written is missing
     sites: list[Site] = field(default_factory=list)
     copies: Any = None
+    arrivals: dict[int, list[int]] = field(default_factory=dict)  # at barriers in shared memory
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
     last_defined: Any = None
@@ -146,6 +149,7 @@ class State:
         """Begin a block of threads."""
         self.block, self.block_number = block, number
         self.shared.clear()
+        self.arrivals.clear()
         self.clock.block_started()
         for observer in self.observers:
             observer.block_started(block)

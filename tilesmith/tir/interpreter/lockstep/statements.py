@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import Call, Dispatcher, IntImm, PrimExpr, Var
+from tilesmith.ir import Call, Dispatcher, GlobalVar, IntImm, PrimExpr, Var
+from tilesmith.ir.queries import called_name
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar, IterVarType
@@ -20,6 +21,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep import kernels
 from tilesmith.tir.interpreter.lockstep.copies import BlockCopies
 from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions, describe
+from tilesmith.tir.interpreter.lockstep.masks import masked_store
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import Launch
 from tilesmith.tir.interpreter.lockstep.operations import operations_of
@@ -443,12 +445,12 @@ class LockstepStatements(Dispatcher[Run]):
         call = node.value
         if not isinstance(call, Call):
             return lambda env: None
-        rule = STATEMENT_RULES.get(call.op.name)
+        rule = None if isinstance(call.op, GlobalVar) else STATEMENT_RULES.get(call.op.name)
         if rule is not None:
             return rule(self.expressions, call, node.span)
         if not self.in_kernel:
             raise UnsupportedError(
-                f"'{call.op.name}' outside of kernels is not run", span=node.span
+                f"'{called_name(call) or call.op}' outside of kernels is not run", span=node.span
             )
         value = self.expressions.visit(call)
 
@@ -458,10 +460,6 @@ class LockstepStatements(Dispatcher[Run]):
         return run
 
     def visit_BufferStore(self, node: BufferStore) -> Run:
-        if node.predicate is not None:
-            raise UnsupportedError(
-                "threads in lockstep do not run stores with predicates", span=node.span
-            )
         expressions = self.expressions
         is_copy = isinstance(node.value, BufferLoad)
         if isinstance(node.value, BufferLoad):
@@ -470,9 +468,15 @@ class LockstepStatements(Dispatcher[Run]):
             value = expressions.visit(node.value)
         is_row = not expressions.differs(node.value) and node.value.dtype.lanes > 1
         if self.is_async:
-            begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
+            if node.predicate is not None:
+                begin = masked_store(expressions.accesses, node, in_background=True)
+            else:
+                begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
             return lambda env: begin(env, value(env))
-        store = expressions.accesses.store(node.buffer, node.indices, node.span)
+        if node.predicate is not None:
+            store = masked_store(expressions.accesses, node)
+        else:
+            store = expressions.accesses.store(node.buffer, node.indices, node.span)
         work, kind = operations_of(node.value), str(node.value.dtype.element)
 
         def run(env: Environment) -> None:

@@ -23,7 +23,7 @@ from tilesmith.tir.interpreter.lockstep.matrices import (
 )
 from tilesmith.tir.interpreter.lockstep.rules import handles_statement
 from tilesmith.tir.interpreter.lockstep.state import Group, State
-from tilesmith.tir.interpreter.matrix_units import product
+from tilesmith.tir.interpreter.matrix_units import tensor_product
 from tilesmith.tir.interpreter.values import Environment, element_type
 from tilesmith.tir.interpreter.warpgroup_units import ROWS, WgmmaFacts, places_of_registers
 from tilesmith.tir.warpgroup_products import WARPGROUP, result_places, swizzled
@@ -125,7 +125,7 @@ def _wgmma(compiler: Any, call: Call, span: Any) -> Run:
         if adds(env):
             values = results.get(env, site).reshape(count, WARPGROUP, -1)
             total[:, places[0], places[1]] = values
-        total = product(a, b, total)
+        total = tensor_product(a, b, total)
         results.put(env, total[:, places[0], places[1]].reshape(count * WARPGROUP, -1))
         count_operations(env, 2.0 * ROWS * facts.columns * facts.steps * count)
 

@@ -155,12 +155,25 @@ def _with_kind(cursor: LoopCursor, kind: ForKind, binding: Any = None) -> None:
     cursor.replace(loop.with_fields(kind=kind, thread_binding=binding))
 
 
+def _check_unbound(cursor: LoopCursor) -> None:
+    """Check that no threads run the iterations of a loop already."""
+    binding = cursor.stmt.thread_binding
+    if binding is not None:
+        raise refuse(
+            f"loop '{cursor.stmt.loop_var.name}' is bound to {binding.thread_tag} already",
+            cursor,
+            "split the loop before it is bound, and take the part that each thread runs",
+        )
+
+
 @primitive()
 def parallel(loop: LoopCursor) -> None:
     """Run the iterations of a loop in parallel.
 
-    Refuses loops that carry a reduction or dependence, or whose iterations write one element.
+    Refuses loops that are bound to threads, carry a reduction or dependence, or whose iterations
+    write one element.
     """
+    _check_unbound(loop)
     _check_independent(loop)
     _with_kind(loop, ForKind.PARALLEL)
 
@@ -168,6 +181,7 @@ def parallel(loop: LoopCursor) -> None:
 @primitive()
 def vectorize(loop: LoopCursor) -> None:
     """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
+    _check_unbound(loop)
     _check_independent(loop, as_lanes=True)
     stmt = loop.stmt
     for name, value in (("start", stmt.min), ("extent", stmt.extent)):
@@ -178,7 +192,8 @@ def vectorize(loop: LoopCursor) -> None:
 
 @primitive()
 def unroll(loop: LoopCursor) -> None:
-    """Unroll a loop."""
+    """Unroll a loop. Refuses loops that are bound to threads."""
+    _check_unbound(loop)
     _with_kind(loop, ForKind.UNROLLED)
 
 

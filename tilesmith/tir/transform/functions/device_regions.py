@@ -31,11 +31,9 @@ from tilesmith.tir.queries import buffers
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, LetStmt, Stmt
 
 __all__ = [
-    "annotate_device_regions",
-    "decorate_device_scope",
-    "lower_device_kernel_launch",
-    "split_host_device",
-]
+    "DEVICE_KEYS", "annotate_device_regions", "decorate_device_scope",
+    "lower_device_kernel_launch", "split_host_device", "without_host",
+]  # fmt: skip
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
 KEPT_ATTRS = ("tir.cluster_dims", "tir.cooperative_launch")
@@ -60,7 +58,8 @@ class _Annotator(Rewriter):
         return node if body is node.body else node.with_fields(body=body)
 
 
-def _without_host(target: Target) -> Target:
+def without_host(target: Target) -> Target:
+    """Return the target of code that runs on the device."""
     return Target({key: value for key, value in target.export().items() if key != "host"})
 
 
@@ -76,7 +75,7 @@ def annotate_device_regions(func: PrimFunc) -> PrimFunc:
     target = Target(target)
     if target.host is None or func.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH:
         return func
-    return func.with_body(_Annotator(_without_host(target)).visit(func.body))
+    return func.with_body(_Annotator(without_host(target)).visit(func.body))
 
 
 @compiler_pass("tir.DecorateDeviceScope")

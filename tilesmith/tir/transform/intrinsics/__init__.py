@@ -16,15 +16,15 @@ from tilesmith.target import Target
 from tilesmith.target.back_end import find_back_end, part
 from tilesmith.target.features import target_features
 from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES, SCALING_RULES
-from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES
+from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES, ROUNDING_RULES
 from tilesmith.tir.transform.intrinsics.hyperbolic import HYPERBOLIC_RULES
 from tilesmith.tir.transform.intrinsics.power import POWER_RULES
 from tilesmith.tir.transform.intrinsics.profile import PROFILE_RULES
 from tilesmith.tir.transform.intrinsics.trigonometric import TRIGONOMETRIC_RULES
 
 __all__ = [
-    "C_RULES", "DEFAULT_RULES", "LLVM_RULES", "NVPTX_RULES", "Rule", "Rules", "lower_call",
-    "rules_of",
+    "CUDA_RULES", "C_RULES", "DEFAULT_RULES", "LLVM_RULES", "NVPTX_RULES", "Rule", "Rules",
+    "lower_call", "rules_of",
 ]  # fmt: skip
 
 Rule = Callable[[Call], PrimExpr | None]
@@ -33,11 +33,13 @@ Rule = Callable[[Call], PrimExpr | None]
 Rules = Sequence[Mapping[str, Rule]]
 """Tables of rules by operator name, in the order in which they are asked."""
 
-DEFAULT_RULES: Rules = (GENERIC_RULES,)
-C_RULES: Rules = (GENERIC_RULES | PROFILE_RULES,)
+_EVERYWHERE = GENERIC_RULES | ROUNDING_RULES
+CUDA_RULES: Rules = (GENERIC_RULES,)
+DEFAULT_RULES: Rules = (_EVERYWHERE,)
+C_RULES: Rules = (_EVERYWHERE | PROFILE_RULES,)
 _FLOAT_RULES = FLOAT32_RULES | TRIGONOMETRIC_RULES | HYPERBOLIC_RULES
-LLVM_RULES: Rules = (GENERIC_RULES | PROFILE_RULES, _FLOAT_RULES, POWER_RULES)
-NVPTX_RULES: Rules = (GENERIC_RULES, _FLOAT_RULES, POWER_RULES)
+LLVM_RULES: Rules = (_EVERYWHERE | PROFILE_RULES, _FLOAT_RULES, POWER_RULES)
+NVPTX_RULES: Rules = (_EVERYWHERE, _FLOAT_RULES, POWER_RULES)
 
 
 def rules_of(target: Target) -> Rules:

@@ -1,12 +1,14 @@
-"""Rules for all targets: powers with small constant exponents."""
+"""Rules for all targets: powers with small constant exponents, rounding to tf32."""
 
 from __future__ import annotations
 
-from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, PrimExpr
+from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, PrimExpr, Select
 from tilesmith.ir import operators as ops
+from tilesmith.ir.intrinsics import reinterpret
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.intrinsics.lets import Formula
 
-__all__ = ["GENERIC_RULES"]
+__all__ = ["GENERIC_RULES", "ROUNDING_RULES"]
 
 MAX_MULTIPLIED = 16  # larger exponents lose more digits by multiplying than a library would
 
@@ -37,5 +39,19 @@ def _pow(call: Call) -> PrimExpr | None:
     return f.result(result)
 
 
+def _round_to_tf32(call: Call) -> PrimExpr:
+    """Lower the rounding to arithmetic on bits: half of the last bit that stays is added to the
+    magnitude."""
+    f = Formula(call.dtype)
+    x = f.name(call.args[0], "x")
+    whole = DataType("uint32").with_lanes(call.dtype.lanes)
+    bits = reinterpret(whole, x)
+    rounded = (bits + ops.const(0x1000, whole)) & ops.const(0xFFFFE000, whole)
+    return f.result(Select(x.equal(x), reinterpret(call.dtype, rounded), x))
+
+
 GENERIC_RULES = {"tir.pow": _pow}
 """Rules by operator name."""
+
+ROUNDING_RULES = {"tir.round_to_tf32": _round_to_tf32}
+"""Those of all targets but CUDA, which has an instruction."""
