@@ -14,24 +14,16 @@ from typing import Any
 import numpy
 
 from tilesmith import topi
-from tilesmith.ir.pass_context import PassContext, register_config_option
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.expr import Constant
+from tilesmith.relax.transform.options import TOLERANCE
 from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.runtime import nd
 from tilesmith.schedule_rules.contractions.winograd_cost import ConvolutionSize, winograd_plan
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["TOLERANCE", "winograd_convolution"]
-
-TOLERANCE = "relax.winograd_tolerance"
-
-register_config_option(
-    TOLERANCE, float, 0.0,
-    "the error, relative to the greatest result, that a convolution may have beyond that of "
-    "sums of products: from 5e-5 on, Winograd's tiles of 4 by 4 results are used where they pay, "
-    "below 0 no tiles at all (those of 2 by 2 are as exact, but spread what is not finite)",
-)  # fmt: skip
+__all__ = ["winograd_convolution"]
 
 
 def winograd_convolution(
