@@ -33,7 +33,7 @@ from tilesmith.inspect.timing import Timing, format_seconds
 from tilesmith.runtime.cuda import graph_of
 from tilesmith.schedule_rules.gpu import first_rule
 from tilesmith.script import tir as T
-from tilesmith.support.errors import ScheduleError
+from tilesmith.support.errors import ScheduleError, UnsupportedError
 from tilesmith.target import Target
 
 CALLS = 10
@@ -64,15 +64,27 @@ class Workload:
         """The dtype of the inputs."""
         return self.make.dtype if isinstance(self.make, Step) else "float32"
 
+    def architecture(self, target: Target) -> str:
+        """Return what the kernel is compiled for; "" if the target cannot run it."""
+        arch = str(target.attrs.get("arch") or target.kind.name)
+        return self.make.architecture(arch) if isinstance(self.make, Step) else arch
+
     def traffic(self, output: Shape) -> float:
         """Return the fewest bytes that the kernel moves."""
         sizes = [float(np.prod(shape, initial=1.0)) for shape in (*self.inputs, output)]
         return sum(sizes) * 4
 
     def build(self, target: Target) -> Any:
-        """Return the compiled module. Raises ScheduleError if no rule knows the pattern."""
+        """Return the compiled module. Raises ScheduleError if no rule knows the pattern, and
+        UnsupportedError for a step that the target's architecture cannot run.
+        """
         if isinstance(self.make, Step):
             (rows, depth), (_, columns) = self.inputs
+            arch = self.architecture(target)
+            if not arch:
+                raise UnsupportedError(f"it needs {self.make.arch}")
+            if target.kind.name == "cuda":
+                target = Target({**target.export(), "arch": arch})
             return self.make.build(self.make.schedule(rows, columns, depth), str(target))
         tensors = [te.placeholder(shape, name=f"x{n}") for n, shape in enumerate(self.inputs)]
         sch = first_rule(te.create_prim_func([*tensors, self.make(*tensors)]), target)
@@ -99,7 +111,7 @@ def _product_with_vector(a: te.Tensor, x: te.Tensor) -> te.Tensor:
 
 def _gemm(size: int, step: Step) -> Workload:
     half = step.dtype == "float16"
-    name = f"matmul {step.dtype} {size}"
+    name = f"matmul {step.dtype} {size}{', wgmma' * bool(step.arch)}"
     shape, tolerance = (size, size), 1e-3 if half else 1e-5
     return Workload(name, (shape, shape), step, lambda t, a, b: t.matmul(a, b), 2.0 * size**3,
                     tolerance)  # fmt: skip
@@ -116,6 +128,7 @@ def workloads() -> list[Workload]:
     """Return all kernels."""
     last, half = STEPS[FINAL], STEPS["tensor_cores"]
     found = [_gemm(4096, last), _by_rule(4096), _by_rule(1024), _by_rule(1000), _gemm(4096, half)]
+    found.append(_gemm(4096, STEPS["warpgroups"]))
     found.append(Workload("gemv 16384", ((16384, 16384), (16384,)), _product_with_vector,
                           lambda t, a, x: t.mv(a, x)))  # fmt: skip
     for rows, columns in ((8192, 8192), (65536, 1024)):
@@ -154,10 +167,13 @@ def compile_all(chosen: list[Workload], target: Target) -> None:
     """Compile all, and print what the machine code needs."""
     table = Table("kernel", "registers", "spilled bytes", "shared bytes", "lowered", "compiled")
     for workload in chosen:
-        start = time.perf_counter()
+        start, arch = time.perf_counter(), workload.architecture(target)
+        if not arch:
+            table.add_row(workload.name, "left out: this architecture cannot run it")
+            continue
         built = workload.build(target).imported_modules[0]
         built_at = time.perf_counter()
-        code = compile_source(built.get_source(), str(target.attrs["arch"]))
+        code = compile_source(built.get_source(), arch)
         done = time.perf_counter()
         needs = list(kernel_resources(code).values())
         table.add_row(

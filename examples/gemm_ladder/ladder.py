@@ -17,6 +17,7 @@ from typing import Any
 
 import tilesmith as ts
 from examples.gemm_ladder.tensor_cores import TensorTiling, tensor_cores
+from examples.gemm_ladder.warpgroups import WarpgroupTiling, warpgroup_products
 from tilesmith.schedule_rules.gpu.product_tiles import (
     VECTOR,
     Tiling,
@@ -182,9 +183,17 @@ class Step:
     options: tuple[tuple[str, Any], ...] = ()
     """Options of the PassContext that the step is built with."""
     predicted: str = ""
-    """Share of the fp32 peak (of the tensor cores' for the last one) that the README derives."""
+    """Share of the peak of the operands' dtype that the README derives."""
     remark: str = ""
     """What is new, where that is only sizes."""
+    arch: str = ""
+    """The only architecture that runs the step, as "sm_90a"; "" for all."""
+
+    def architecture(self, arch: str) -> str:
+        """Return what to compile the step for on a device of an architecture, or "" where it cannot
+        run there: what "sm_90a" has, a GPU of "sm_90" has.
+        """
+        return (self.arch or arch) if self.arch.rstrip("af") in ("", arch.rstrip("af")) else ""
 
     def schedule(self, rows: int, columns: int, depth: int) -> Schedule:
         """Return the schedule of a product of this size."""
@@ -193,8 +202,9 @@ class Step:
         self.apply(sch, self.tiling)
         return sch
 
-    def build(self, sch: Schedule, target: str = "cuda -arch=sm_90") -> Any:
-        """Compile a schedule of the step."""
+    def build(self, sch: Schedule, target: str = "") -> Any:
+        """Compile a schedule of the step, for an H100 where no target is given."""
+        target = target or f"cuda -arch={self.architecture('sm_90')}"
         with ts.transform.PassContext(config=dict(self.options)):
             return ts.build(sch.mod, target=target)
 
@@ -232,6 +242,10 @@ STEPS = {
             "tensor_cores", tensor_cores, TensorTiling(group=8), "float16", ASYNC,
             predicted="30-50 %",
         ),
+        Step(
+            "warpgroups", warpgroup_products, WarpgroupTiling(), "float16", ASYNC,
+            predicted="40-50 %", arch="sm_90a",
+        ),
     )
 }  # fmt: skip
 """The steps of the ladder, in their order."""
@@ -260,6 +274,14 @@ VARIANTS = {
     ),
     "tensor cores, 4x2 warps, 3 tiles": Step(
         "t8", tensor_cores, TensorTiling(group=8, warps=(4, 2), stages=3), "float16", ASYNC
+    ),
+    "warpgroups 128x128, 2 blocks": Step(
+        "w128", warpgroup_products, WarpgroupTiling((128, 128), stages=3, blocks=2), "float16",
+        ASYNC, arch="sm_90a",
+    ),
+    "warpgroups 256x128, 2 tiles each": Step(
+        "w256", warpgroup_products, WarpgroupTiling((256, 128), rows=2), "float16", ASYNC,
+        arch="sm_90a",
     ),
 }  # fmt: skip
 """Other sizes of the last steps, which sweep.py measures."""

@@ -119,7 +119,8 @@ def part() -> str:
         if step.apply.__name__ not in shown:
             shown.add(step.apply.__name__)
             lines += ["```python", inspect.getsource(step.apply).strip(), "```", ""]
-        lines += [f"Sizes: `{step.tiling}`.", ""]
+        needs = f" It needs the architecture {step.arch}." if step.arch else ""
+        lines += [f"Sizes: `{step.tiling}`.{needs}", ""]
     return "\n".join(lines).strip() + "\n"
 
 

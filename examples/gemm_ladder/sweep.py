@@ -23,6 +23,7 @@ import tilesmith as ts
 from examples.gemm_ladder.ladder import STEPS, VARIANTS, Step
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
+from tilesmith.support.errors import UnsupportedError
 
 TOLERANCE = {"float32": 1e-5, "float16": 1e-3}
 """Largest relative error, in the norm of the whole result."""
@@ -42,7 +43,10 @@ def build(step: Step, size: int, arch: str) -> tuple[Any, dict[str, Any]]:
     """Compile a step; return the module and what is known about the kernel. The architecture
     "opencl" is an OpenCL device, of whose code nothing is known.
     """
-    start = time.perf_counter()
+    wanted = step.architecture(arch)
+    if not wanted:
+        raise UnsupportedError(f"the step needs {step.arch}, not {arch}")
+    start, arch = time.perf_counter(), wanted
     target = "opencl" if arch == "opencl" else f"cuda -arch={arch}"
     built = step.build(step.schedule(size, size, size), target)
     built_at = time.perf_counter()
@@ -169,6 +173,9 @@ def table(results: dict[str, Any]) -> str:
 def compile_only(size: int, only: str | None, arch: str) -> None:
     """Compile all, and print what the machine code needs."""
     for name, step in steps(only).items():
+        if not step.architecture(arch):
+            print(f"{name:42s} left out: it needs {step.arch}, not {arch}")
+            continue
         _, facts = build(step, size, arch)
         print(
             f"{name:42s} {facts['registers']:4d} registers, {facts['local_bytes']} B spilled, "

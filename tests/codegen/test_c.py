@@ -372,3 +372,22 @@ def test_functions_are_found_by_their_own_names(name):
         found = np.zeros(4, "f4")
         call(np.zeros(4, "f4"), found)
         assert (found == 1).all()
+
+
+def test_lanes_of_a_shared_vector_are_values_of_their_own():
+    a, b = decl_buffer((4,), "int32", "a"), decl_buffer((4,), "int32", "b")
+    lanes = Ramp(const(0, "int32"), const(1, "int32"), 4)
+    twice = BufferLoad(a, [lanes]) * 2
+    turned = Shuffle([twice], [const(lane, "int32") for lane in (3, 2, 1, 0)])
+    compiled = Compiled(kernel([a, b], BufferStore(b, turned + twice, [lanes])), C)
+    x, y = np.arange(1, 5, dtype="i4"), np.zeros(4, "i4")
+    assert compiled(x, y) == 0
+    np.testing.assert_array_equal(y, 2 * x[::-1] + 2 * x)
+
+
+@pytest.mark.parametrize("join", [tir.And, tir.Or])
+def test_what_may_fault_stays_behind_a_condition(join):
+    a, b, n = decl_buffer((4,), "int32", "a"), decl_buffer((1,), "bool", "b"), Var("n", "int32")
+    shared = a[n] + 1
+    store = BufferStore(b, join(n < 4, shared * shared > 9), [0])
+    assert "common" not in emit_source(IRModule({"kernel": kernel([a, b, n], store)}))

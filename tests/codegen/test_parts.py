@@ -3,11 +3,11 @@
 import pytest
 
 from tilesmith.codegen.c.file_text import FileText
-from tilesmith.codegen.c.lines import Lines
 from tilesmith.codegen.c.module import emit_source
-from tilesmith.codegen.c.rules import ATOM, SUM
 from tilesmith.codegen.c.rules import INTRINSICS as C_RULES
 from tilesmith.codegen.c.rules import handles as handles_in_c
+from tilesmith.codegen.c_family.lines import CommonLines
+from tilesmith.codegen.c_family.pieces import ATOM, SUM
 from tilesmith.codegen.llvm import emit_text
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.conversions import convert
@@ -114,7 +114,7 @@ def test_machines_know_the_size_of_pointers(kind, size):
 
 
 def test_lines_give_fresh_names():
-    out = Lines("f", FileText((), ()))
+    out = CommonLines("f", FileText((), ()))
     assert [out.fresh("x"), out.fresh("x"), out.fresh("for")] == ["x", "x_1", "for_"]
     with out.deeper():
         out.write("y;")

@@ -11,11 +11,13 @@ import tilesmith as ts
 from examples.gemm_ladder import page, sweep
 from examples.gemm_ladder.ladder import FINAL, STEPS, Tiling, product
 from examples.gemm_ladder.tensor_cores import TensorTiling
+from examples.gemm_ladder.warpgroups import WarpgroupTiling
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.ir import assert_structural_equal
 from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.lowering.pipelines import device_passes
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.transform import ThreadSync
@@ -37,6 +39,7 @@ SIZES = {
     "tensor_cores": (
         TensorTiling(tile=(64, 32), depth=32, warps=(2, 1), stages=3, group=1), (64, 32, 128)
     ),
+    "warpgroups": (WarpgroupTiling((64, 64), depth=64, stages=3, group=1), (64, 64, 256)),
 }  # fmt: skip
 
 
@@ -47,7 +50,7 @@ def small(name):
 
 
 def lowered(step, sizes):
-    with PassContext(config=dict(step.options)):
+    with PassContext(config=dict(step.options)), Target(f"cuda -arch={step.arch or 'sm_90'}"):
         return ts.lower(step.schedule(*sizes).mod)
 
 
@@ -147,6 +150,18 @@ def test_a_step_on_an_opencl_device(name):
     arrays = [ts.nd.array(value, ts.opencl(0)) for value in (a, b, c)]
     built["main"](*arrays)
     np.testing.assert_allclose(arrays[2].numpy(), a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_step_says_where_it_runs(capsys):
+    step = STEPS["warpgroups"]
+    wanted = {"sm_90": "sm_90a", "sm_90a": "sm_90a", "sm_80": "", "opencl": ""}
+    assert {arch: step.architecture(arch) for arch in wanted} == wanted
+    assert STEPS["naive"].architecture("sm_80") == "sm_80"
+    with pytest.raises(UnsupportedError, match="needs sm_90a, not sm_100"):
+        sweep.build(step, 256, "sm_100")
+    sweep.compile_only(256, "warpgroups", "sm_100")
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) == said.count("left out: it needs sm_90a, not sm_100") == 3
 
 
 def test_traces_can_be_replayed():

@@ -5,12 +5,14 @@
 prints how long the scheduled product takes beside torch's.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tilesmith as ts
-from examples.gemm_ladder.ladder import product
-from examples.gemm_ladder.warpgroups import WarpgroupTiling, warpgroup_products
+from examples.gemm_ladder.ladder import STEPS
+from examples.gemm_ladder.warpgroups import WarpgroupTiling
 from tests.codegen.gpu_warpgroups_script import CASES, arrays_of, product_of
 
 TARGET = "cuda -arch=sm_90a"
@@ -48,10 +50,8 @@ def test_instruction(instructions, name):
 
 
 def build(tiling, rows, columns, depth):
-    sch = ts.tir.Schedule(product(rows, columns, depth, "float16"))
-    warpgroup_products(sch, tiling)
-    with ts.transform.PassContext(config={"tir.use_async_copy": True}):
-        return ts.build(sch.mod, target=ts.target.Target(TARGET, host="llvm"))
+    step = replace(STEPS["warpgroups"], tiling=tiling)
+    return step.build(step.schedule(rows, columns, depth))
 
 
 TILINGS = {

@@ -1,5 +1,8 @@
 """Passes, contexts, options, instruments."""
 
+import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -330,3 +333,30 @@ def test_knobs(capsys, tmp_path):
     with knobs.override(debug="2,b"):
         sequence(module(elementwise()))
     assert capsys.readouterr().err.strip() == "# b"
+
+
+KNOWN = """
+import json, sys
+from tilesmith.ir.transform import PassContext
+unknown = []
+for name in json.loads(sys.argv[1]):
+    try:
+        PassContext(config={name: object()})
+    except Exception as error:
+        if "unknown pass option" in str(error):
+            unknown.append(name)
+print(json.dumps(unknown))
+"""
+
+
+def test_options_are_known_before_who_reads_them_is_imported():
+    import tilesmith.driver.relax_build
+    import tilesmith.relax.transform.fuse_ops
+    import tilesmith.relax.transform.winograd  # noqa: F401
+
+    names = [name for name in PassContext.list_configs() if name.startswith("relax.")]
+    assert {"relax.winograd_tolerance", "relax.FuseOps.max_depth"} <= set(names)
+    done = subprocess.run(
+        [sys.executable, "-c", KNOWN, json.dumps(names)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []

@@ -76,8 +76,8 @@ def test_a_lone_convolution_of_pixels_runs_over_all_pixels():
     ("options", "groups", "taps", "reads"),
     [
         ({"strides": 2}, 1, 1, "conv2d_planes_packed"),  # pixels are read in place
-        ({"padding": 1, "strides": 2}, 1, 3, "conv2d_nhwc_packed"),  # permuted as it is padded
-        ({"padding": [1, 0, 2, 1]}, 2, 3, "grouped_conv2d_nhwc_packed"),
+        ({"padding": 1, "strides": 3}, 1, 3, "conv2d_nhwc_packed"),  # permuted as it is padded
+        ({"padding": [1, 0, 2, 1], "strides": 3}, 2, 3, "grouped_conv2d_nhwc_packed"),
     ],
 )
 def test_lone_convolutions_read_planes(options, groups, taps, reads):

@@ -27,25 +27,33 @@ def random(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def direct(x, weights, padding):
+def direct(x, weights, padding, groups=1, stride=1):
     """The convolution of NHWC data by OIHW weights, in float64."""
+    if groups > 1:
+        parts = zip(np.split(x, groups, 3), np.split(weights, groups))
+        return np.concatenate([direct(*part, padding, 1, stride) for part in parts], 3)
     top, left, bottom, right = padding
     padded = np.pad(x.astype("float64"), ((0, 0), (top, bottom), (left, right), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    windows = windows[:, ::stride, ::stride]
     return np.einsum("nyxchw,ochw->nyxo", windows, weights.astype("float64"))
 
 
-def packed(weights, tile, width):
+def packed(weights, tile, width, groups=1, stride=1):
+    if groups > 1:
+        parts = np.split(weights, groups)
+        return np.stack([packed(own, tile, width, 1, stride) for own in parts])
     outputs, inputs = weights.shape[:2]
-    made = np.full((-(-outputs // width), (tile + 2) ** 2, inputs, width), np.nan, "float32")
-    return topi.nn.winograd_points(weights, tile, made)
+    points = topi.nn.winograd_width(tile, stride) ** 2
+    made = np.full((-(-outputs // width), points, inputs, width), np.nan, "float32")
+    return topi.nn.winograd_points(weights, tile, made, stride)
 
 
-def by_strips(x, weights, padding, tile, rows, width):
+def by_strips(x, weights, padding, tile, rows, width, groups=1, stride=1):
     """The function of a convolution with a ReLU, and its weights."""
-    points = packed(weights, tile, width)
+    points = packed(weights, tile, width, groups, stride)
     places = [te.placeholder(one.shape, name=name) for one, name in ((x, "x"), (points, "w"))]
-    made = topi.nn.conv2d_nhwc_winograd(*places, weights.shape[0], padding, tile, rows)
+    made = topi.nn.conv2d_nhwc_winograd(*places, weights.shape[0], padding, tile, rows, stride)
     result = topi.nn.relu(made)
     return te.create_prim_func([*places, result], index_dtype_override="int64"), points
 
@@ -58,24 +66,35 @@ def run(function, *inputs):
 
 
 SHAPES = [
-    # images, height, width, inputs, outputs; padding; tile, rows of a strip, width; threads
-    ((1, 7, 9, 5, 24), (1, 1, 1, 1), 2, 2, 32, 1),
-    ((2, 8, 6, 16, 16), (0, 0, 0, 0), 2, 1, 16, 2),
-    ((1, 5, 11, 33, 20), (2, 0, 1, 3), 2, 3, 16, 2),
-    ((1, 9, 10, 16, 24), (1, 1, 1, 1), 4, 2, 32, 1),
-    ((1, 6, 5, 19, 32), (1, 1, 1, 1), 4, 2, 16, 2),
+    # images, height, width, inputs, outputs; padding; tile, rows of a strip, width; groups, stride,
+    # threads
+    ((1, 7, 9, 5, 24), (1, 1, 1, 1), 2, 2, 32, 1, 1, 1),
+    ((2, 8, 6, 16, 16), (0, 0, 0, 0), 2, 1, 16, 1, 1, 2),
+    ((1, 5, 11, 33, 20), (2, 0, 1, 3), 2, 3, 16, 1, 1, 2),
+    ((1, 9, 10, 16, 24), (1, 1, 1, 1), 4, 2, 32, 1, 1, 1),
+    ((1, 6, 5, 19, 32), (1, 1, 1, 1), 4, 2, 16, 1, 1, 2),
+    ((2, 7, 9, 15, 96), (1, 0, 1, 2), 2, 2, 16, 3, 1, 1),
+    ((1, 6, 5, 34, 96), (1, 1, 1, 1), 2, 3, 48, 2, 1, 2),
+    ((1, 5, 6, 32, 48), (1, 1, 1, 1), 4, 1, 32, 2, 1, 1),  # 24 outputs of a group: part of a tile
+    ((2, 9, 8, 17, 48), (1, 1, 1, 1), 2, 2, 32, 1, 2, 1),
+    ((1, 12, 13, 16, 20), (0, 1, 0, 0), 2, 1, 16, 1, 2, 2),
+    ((1, 11, 9, 30, 32), (1, 1, 1, 1), 4, 1, 16, 2, 2, 1),
 ]
 
 
-@pytest.mark.parametrize(("sizes", "padding", "tile", "rows", "width", "threads"), SHAPES)
-def test_strips_compute_the_convolution(sizes, padding, tile, rows, width, threads):
+@pytest.mark.parametrize(
+    ("sizes", "padding", "tile", "rows", "width", "groups", "stride", "threads"), SHAPES
+)
+def test_strips_compute_the_convolution(
+    sizes, padding, tile, rows, width, groups, stride, threads
+):  # fmt: skip
     *data, outputs = sizes
-    x, weights = random(*data), random(outputs, data[-1], 3, 3, seed=1)
-    function, points = by_strips(x, weights, padding, tile, rows, width)
+    x, weights = random(*data), random(outputs, data[-1] // groups, 3, 3, seed=1)
+    function, points = by_strips(x, weights, padding, tile, rows, width, groups, stride)
     with collect_fallbacks() as report:
         made = default_schedule(function, Target(f"llvm -num-cores={threads}"))
     assert [one for one, _ in report.rows() if one.kind == "schedule"] == []
-    wanted = np.maximum(direct(x, weights, padding), 0)
+    wanted = np.maximum(direct(x, weights, padding, groups, stride), 0)
     np.testing.assert_allclose(run(made, x, points), wanted, rtol=1e-4, atol=1e-3)
 
 
@@ -83,12 +102,13 @@ def test_strips_compute_the_convolution(sizes, padding, tile, rows, width, threa
 @given(
     st.tuples(*[st.integers(1, 2), *[st.integers(1, 6)] * 2, *[st.integers(1, 4)] * 2]),
     st.tuples(*[st.integers(1, 2)] * 4), st.sampled_from([2, 4]), st.integers(1, 3),
+    st.sampled_from([(1, 1), (2, 1), (1, 2)]),
 )  # fmt: skip
-def test_any_sizes_in_the_interpreter(sizes, padding, tile, rows):
-    *data, outputs = sizes
-    x, weights = random(*data), random(outputs, data[-1], 3, 3, seed=1)
-    function, points = by_strips(x, weights, padding, tile, rows, 4)
-    wanted = np.maximum(direct(x, weights, padding), 0)
+def test_any_sizes_in_the_interpreter(sizes, padding, tile, rows, more):
+    (*data, own, outputs), (groups, stride) = sizes, more
+    x, weights = random(*data, own * groups), random(outputs * groups, own, 3, 3, seed=1)
+    function, points = by_strips(x, weights, padding, tile, rows, 4, groups, stride)
+    wanted = np.maximum(direct(x, weights, padding, groups, stride), 0)
     found = np.zeros(wanted.shape, "float32")
     interpreter.run(function, x, points, found)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
@@ -100,8 +120,17 @@ def test_weights_of_other_tiles_are_refused():
         topi.nn.conv2d_nhwc_winograd(x, weights, 16, (1, 1, 1, 1), 2, 1)
 
 
-def scheduled(threads, rows):
-    function, _ = by_strips(random(1, 28, 28, 32), random(32, 32, 3, 3), (1, 1, 1, 1), 2, rows, 32)
+def test_channels_that_groups_do_not_share_are_refused():
+    x, weights = te.placeholder((1, 4, 4, 18)), te.placeholder((2, 1, 16, 8, 16))
+    with pytest.raises(ShapeError, match="take 16 channels in 2 groups, the data have 18"):
+        topi.nn.conv2d_nhwc_winograd(x, weights, 32, (1, 1, 1, 1), 2, 1)
+
+
+def scheduled(threads, rows, groups=1):
+    weights = random(32, 32 // groups, 3, 3)
+    function, _ = by_strips(
+        random(1, 28, 28, 32), weights, (1, 1, 1, 1), 2, rows, 32 // groups, groups
+    )
     return default_schedule(function, Target(f"{SERVER} -num-cores={threads}")).script()
 
 
@@ -116,6 +145,17 @@ def test_strips_run_in_parallel_and_hold_their_data():
         assert "T.vectorized(T.int64(16))" in lines[at - 1]
     (at,) = [k for k, line in enumerate(lines) if 'T.block("data_points")' in line]
     assert all("T.unroll(T.int64(4)" in line for line in lines[at - 3 : at - 1])
+
+
+def test_groups_run_one_after_the_other_with_their_own_data():
+    lines = scheduled(2, 2, groups=2).splitlines()
+    loops = [line for line in lines if line.startswith("    for ")]
+    assert len(loops) == 1 and "T.parallel(T.int64(14))" in loops[0]
+    for block, channels in (("pad_temp", "v_ax3"), ("data_points", "v_ax2"), ("compute", "v_ax3")):
+        (at,) = [k for k, line in enumerate(lines) if f'T.block("{block}")' in line]
+        first = next(line for line in lines[at:] if channels in line)
+        # the group is the outermost part of the loop: no strip comes between two uses of weights
+        assert "_fused // T.int64(7)" in first, block
 
 
 def test_one_strip_shares_its_parts():
@@ -221,6 +261,38 @@ def test_weights_of_16_bits_that_become_points_of_float32_are_told():
         assert told == expected
 
 
+def convolution(groups, channels, stride=1):
+    """A convolution in groups with a ReLU, and its weights."""
+    weights = random(channels, channels // groups, 3, 3, seed=1) / 10
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((1, channels, 14 * stride, 16 * stride), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            options = {"strides": [stride] * 2, "padding": [1, 1], "groups": groups}
+            y = builder.emit(op.nn.conv2d(x, relax.const(weights), **options))
+            result = builder.emit_output(op.nn.relu(y))
+        builder.emit_func_output(result)
+    return builder.get(), weights
+
+
+@pytest.mark.parametrize(("groups", "channels", "stride"), [(3, 96, 1), (1, 64, 2)])
+def test_groups_of_whole_vectors_and_strides_gain_too(groups, channels, stride):
+    module, weights = convolution(groups, channels, stride)
+    assert "conv2d_winograd" in packs(module, "llvm -mcpu=znver5 -num-cores=1")
+    x = random(1, channels, 14 * stride, 16 * stride, seed=5)
+    machine = relax.VirtualMachine(relax.build(module, "llvm -num-cores=1"), ts.cpu())
+    wanted = direct(x.transpose(0, 2, 3, 1), weights, (1, 1, 1, 1), groups, stride)
+    found = machine["main"](ts.nd.array(x)).numpy()
+    np.testing.assert_allclose(
+        found, np.maximum(wanted, 0).transpose(0, 3, 1, 2), rtol=1e-4, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize(("groups", "channels"), [(16, 64), (2, 48)])
+def test_groups_that_leave_lanes_empty_stay_direct(groups, channels):
+    assert packs(convolution(groups, channels)[0]) == ["grouped_conv2d"]
+
+
 @pytest.mark.parametrize("images", [2, "n"])
 def test_a_model_computes_the_same(images):
     size = relax.ShapeExpr([images]).values[0] if images != "n" else ts.tir.Var("n", "int64")
@@ -238,7 +310,8 @@ def test_a_model_computes_the_same(images):
     [
         ((1, 3, 32, 32), {"outputs": 32}),
         ((1, 64, 2, 2), {}),
-        ((1, 32, 28, 28), {"strides": [2, 2]}),
+        ((1, 32, 28, 28), {"strides": [3, 3]}),
+        ((1, 32, 28, 28), {"strides": [2, 1]}),
         ((1, 32, 28, 28), {"padding": [2, 2], "dilation": [2, 2]}),
         ((1, 32, 28, 28), {"dtype": "float16"}),
         ((1, 32, ts.tir.Var("h", "int64"), 28), {}),
@@ -259,6 +332,14 @@ def test_the_layers_of_networks_gain(size, channels):
     tiles = plan.rows * -(-size // 2)
     # Strips stay in the cache, and have rows enough for register tiles.
     assert tiles >= 14 and 16 * tiles * channels * 4 <= MODEL.l2_bytes
+
+
+def test_strides_leave_fewer_products_out():
+    """25 products take the place of 36, not 16: small images do not gain."""
+    for outputs, size, pays in ((128, 28, True), (256, 14, True), (512, 7, False)):
+        layer = ConvolutionSize(1, size, size, outputs // 2, outputs, stride=2)
+        plan = winograd_plan(layer, machine_model(Target("llvm -mcpu=znver5 -num-cores=1")))
+        assert (plan is not None) == pays
 
 
 @pytest.mark.parametrize(
@@ -288,6 +369,13 @@ def test_larger_tiles_need_a_tolerance():
     assert packs(module, **{"relax.winograd_tolerance": -1.0}) == ["conv2d"]
     with pytest.raises(ConfigError, match=r"relax\.winograd_tolerance"):
         PassContext(config={"relax.winograd_tolerance": "much"})
+
+
+def test_the_tiles_of_a_group_are_whole():
+    for outputs, width in ((112, (16, 112)), (64, (16, 32, 64)), (48, (16, 48))):
+        plan = winograd_plan(ConvolutionSize(1, 28, 28, outputs, outputs, 2), MODEL)
+        assert plan is not None and plan.width in width
+    assert winograd_plan(ConvolutionSize(1, 28, 28, 56, 56, 2), MODEL) is None
 
 
 def test_threads_divide_strips():

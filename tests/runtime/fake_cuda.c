@@ -264,9 +264,31 @@ API int cuFuncSetAttribute(void *f, int a, int v) {
   return 0;
 }
 API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, void *f, int n, size_t s) { *v = 2; return 0; }
+/* A map of the fake driver is what it was made of, as text. `fake_watch` names a parameter of 128
+   bytes that launches keep for `fake_watched`. */
+static int watched_parameter = -1;
+static char watched[128];
+API void fake_watch(int number) { watched_parameter = number; watched[0] = 0; }
+API const char *fake_watched(void) { return watched; }
+API int cuTensorMapEncodeTiled(void *map, int type, unsigned axes, void *tensor, const uint64_t *sizes,
+                               const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+                               int interleave, int swizzle, int promotion, int fill) {
+  ENTER("cuTensorMapEncodeTiled");
+  if ((intptr_t)map % 64 || (intptr_t)tensor % 16 || interleave || fill) return 1;
+  char *text = map;
+  int at = snprintf(text, 128, "type %d at %p:", type, tensor);
+  for (unsigned i = 0; i < axes; i++) {
+    if (steps[i] != 1) return 1;
+    at += snprintf(text + at, 128 - at, " %lu/%u", (unsigned long)sizes[i], box[i]);
+    if (i + 1 < axes) at += snprintf(text + at, 128 - at, " by %lu", (unsigned long)strides[i]);
+  }
+  snprintf(text + at, 128 - at, ", swizzle %d", swizzle);
+  return 0;
+}
 API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared, void *s, void **params, void **extra) {
   ENTER("cuLaunchKernel");
+  if (watched_parameter >= 0) memcpy(watched, params[watched_parameter], sizeof watched);
   GIVE("%ld launch\n", (long)(intptr_t)s);
   return 0;
 }

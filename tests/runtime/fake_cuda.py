@@ -32,16 +32,27 @@ class FakeDriver:
         self.library.fake_order.restype = ctypes.c_char_p
         self.library.fake_live.restype = ctypes.c_long
         self.library.fake_events.restype = ctypes.c_long
+        self.library.fake_watched.restype = ctypes.c_char_p
         self.library.fake_reset.argtypes = [ctypes.c_int, ctypes.c_long]
 
     def reset(self, devices=2, bytes_of_device=1 << 40):
         """Forget planted statuses and calls, and what earlier tests have left to lost devices."""
         self.left = self.library.fake_live()
         self.library.fake_reset(devices, bytes_of_device)
+        self.watch(-1)
 
     def plan(self, function, status, after=0):
         """Let a function give a status, once, after some good calls."""
         self.library.fake_plan(function.encode(), status, after)
+
+    def watch(self, parameter):
+        """Let launches keep a parameter that is a tensor map."""
+        self.library.fake_watch(parameter)
+
+    @property
+    def watched(self):
+        """What the tensor map of the last launch was made of."""
+        return self.library.fake_watched().decode()
 
     @property
     def live(self):

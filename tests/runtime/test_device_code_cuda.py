@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tests.codegen.gpu_tensor_copies_script import CASES, arrays_of, copy_of
 from tests.gpu.programs import PROGRAMS, build_smallest
 from tests.runtime.fake_cuda import FakeDriver
 from tilesmith.runtime import cuda
@@ -16,6 +17,7 @@ from tilesmith.support.errors import (
     DeviceError,
     DeviceLostError,
     MissingDependencyError,
+    ShapeError,
     TypeMismatchError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks
@@ -130,6 +132,34 @@ def test_launch_attributes(fake, attribute):
     assert launches(fake) == ["cuLaunchKernelEx 1 attributes"]
 
 
+def test_tensor_maps(fake, monkeypatch):
+    """Each launch describes its tensors to the hardware: the kernel's last parameter."""
+    monkeypatch.setattr("tilesmith.codegen.gpu.code.compile_source", lambda *_: b"machine code")
+    case = CASES["2d, gaps"]
+    module = tilesmith.build(copy_of(case), target="cuda -arch=sm_90a")
+    fake.watch(3)
+    for number in (1, 0):
+        device = tilesmith.cuda(number)
+        tensors = [tilesmith.nd.array(array, device) for array in arrays_of(case)[0]]
+        module["main"](*tensors)
+        at = f"{tensors[0].data_ptr():#x}"
+        assert fake.watched == f"type 4 at {at}: 6/6 by 64 9/4, swizzle 0"
+    module["main"](*tensors)
+    calls = fake.take_calls()
+    assert calls.count("cuTensorMapEncodeTiled") == calls.count("cuLaunchKernel") == 3
+    fake.plan("cuTensorMapEncodeTiled", 1)
+    with pytest.raises(DeviceError) as caught:
+        module["main"](*tensors)
+    assert "describing the tensors of kernel 'main_kernel' on cuda(0)" in str(caught.value)
+    assert "parameter 'A': 6 x 9 elements of 64 bits, 64 bytes apart, box 6 x 4" in str(
+        caught.value
+    )
+    assert len(launches(fake)) == 3
+    with pytest.raises(ShapeError, match="'A'.* must be aligned to 16 bytes"):
+        larger = tilesmith.nd.empty((80,), "float64", tilesmith.cuda(0))
+        module["main"](larger._create_view((9, 8), "float64", 8), *tensors[1:])
+
+
 def test_graphs(fake):
     program = PROGRAMS["two kernels, symbolic"]
     module = program.build("nvptx")
@@ -161,7 +191,7 @@ def test_without_a_compiler(fake, monkeypatch, tmp_path):
     def missing(*_arguments):
         raise MissingDependencyError("cuda-bindings", "cuda", "compiling CUDA C")
 
-    module = build_smallest("cuda -arch=sm_90")
+    module = build_smallest("cuda -arch=sm_90a")
     with monkeypatch.context() as patch, collect_fallbacks() as report:
         patch.setattr("tilesmith.codegen.gpu.code.compile_source", missing)
         module.export_library(tmp_path / "library.so")
@@ -170,8 +200,15 @@ def test_without_a_compiler(fake, monkeypatch, tmp_path):
     assert b'"format": "cu"' in content and b'"format": "cubin"' not in content
     loaded = tilesmith.runtime.load_module(tmp_path / "library.so")
     tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0))
-    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", lambda *_: b"machine code")
+    wanted = []
+
+    def compiled(_source, architecture, *_rest):
+        wanted.append(architecture)
+        return b"machine code"
+
+    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", compiled)
     loaded["_nothing"](tensor)
+    assert wanted == ["sm_90a"]  # what the code was made for: the GPU is one
     assert launches(fake) == ["cuLaunchKernel"]
     monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", missing)
     with pytest.raises(MissingDependencyError, match="cuda-bindings"):

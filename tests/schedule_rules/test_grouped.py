@@ -136,7 +136,7 @@ def test_transposed_convolutions_in_groups(inputs, outputs, groups, kernel, stri
 
 def test_the_channels_stay_last_between_convolutions():
     weight, bias = random(32, 16, 3, 3), random(32, 1, 1)
-    mod = model((1, 32, 8, 8), weight, bias, 2, (1, 1), (1, 1, 1, 1), (1, 1))
+    mod = model((1, 32, 8, 8), weight, bias, 2, (3, 3), (1, 1, 1, 1), (1, 1))
     text = PackForVectors()(mod).script()
     assert "grouped_conv2d" in text and text.count("permute_dims") >= 2
 

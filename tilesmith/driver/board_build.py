@@ -17,7 +17,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.codegen.c import emit_source
-from tilesmith.codegen.c.helpers import identifier
+from tilesmith.codegen.c.dialect import identifier
 from tilesmith.codegen.c.model_interface import (
     RESERVED,
     ModelInterface,

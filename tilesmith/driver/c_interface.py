@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilesmith.codegen.c.helpers import c_type, identifier
+from tilesmith.codegen.c.dialect import c_type, identifier
 from tilesmith.driver.c_header import CFunction, CParameter, CWeights, checksum, header_text
 from tilesmith.driver.graph_function import GraphFunction
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs

@@ -22,7 +22,7 @@ from tilesmith.driver.graph_steps import Step, packed_call
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import Var, const
 from tilesmith.ir.pass_context import PassContext
-from tilesmith.relax.transform.device_options import STREAMS
+from tilesmith.relax.transform.options import STREAMS
 from tilesmith.support.errors import ConfigError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of

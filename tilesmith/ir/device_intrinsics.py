@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir.expr import PrimExpr, convert
+from tilesmith.ir.expr import Call, IntImm, PrimExpr, convert
 from tilesmith.ir.intrinsic_table import intrinsic_call
 
 __all__ = [
     "create_barriers", "dp4a", "make_filled_simdgroup_matrix", "mma_fill", "mma_store",
     "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_commit_group", "ptx_cp_async",
-    "ptx_cp_async_barrier", "ptx_cp_async_bulk", "ptx_init_barrier_thread_count", "ptx_ldmatrix",
+    "ptx_cp_async_barrier", "ptx_cp_async_bulk", "ptx_cp_async_bulk_tensor",
+    "ptx_init_barrier_thread_count", "ptx_ldmatrix",
     "ptx_fence_proxy_async", "ptx_mma", "ptx_mma_sp", "ptx_wait_barrier", "ptx_wait_group",
     "ptx_wgmma", "ptx_wgmma_commit_group", "ptx_wgmma_fence", "ptx_wgmma_wait_group",
     "simdgroup_load", "simdgroup_multiply_accumulate", "simdgroup_store", "tvm_bmma_sync",
@@ -170,6 +171,39 @@ def ptx_cp_async_bulk(
     """Copy a block of bytes from global to shared memory in the background."""
     arguments = (shared_ptr, shared_offset, global_ptr, global_offset, bytes, barrier_id)
     return intrinsic_call(dtype, "ptx_cp_async_bulk", *arguments)
+
+
+def ptx_cp_async_bulk_tensor(
+    dtype: Any, shared_ptr: Any, shared_offset: Any, global_ptr: Any,
+    sizes: Any, box: Any, place: Any, barrier_id: Any, swizzle: Any = 0, strides: Any = None,
+) -> PrimExpr:  # fmt: skip
+    """Copy a box of a tensor from global to shared memory in the background; zeros arrive for what
+    lies outside of the tensor.
+
+    ``sizes``, ``strides`` (of dense rows, if not given) and ``box`` are constants in elements,
+    ``place`` is that of the box's first element; outermost axes come first. ``swizzle``: bytes of
+    rows in shared memory whose pieces are permuted. ``tir.tensor_copies`` has the rules. One thread
+    issues the copy, and announces its bytes: ``ptx_arrive_barrier_expect_tx``.
+    """
+    if strides is None:
+        strides = _dense_strides(sizes.args if isinstance(sizes, Call) else sizes)
+    parts = [_tuple(part) for part in (sizes, box, place, strides)]
+    arguments = (
+        shared_ptr, shared_offset, global_ptr, *parts[:3], barrier_id, swizzle, parts[3],
+    )  # fmt: skip
+    return intrinsic_call(dtype, "ptx_cp_async_bulk_tensor", *arguments)
+
+
+def _dense_strides(sizes: Any) -> list[Any]:
+    strides: list[Any] = [1]
+    for size in list(sizes)[:0:-1]:
+        size = size.value if isinstance(size, IntImm) else size
+        strides.insert(0, strides[0] * size)
+    return strides
+
+
+def _tuple(part: Any) -> PrimExpr:
+    return part if isinstance(part, PrimExpr) else intrinsic_call("handle", "tvm_tuple", *part)
 
 
 def ptx_commit_group() -> PrimExpr:

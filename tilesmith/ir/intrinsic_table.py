@@ -182,6 +182,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("mma_fill", UPDATE, False, "", "first"),
     Intrinsic("ptx_cp_async", UPDATE, False, "", "first"),
     Intrinsic("ptx_cp_async_bulk", UPDATE, False, "", "first"),
+    Intrinsic("ptx_cp_async_bulk_tensor", UPDATE, False, "", "first"),  # tir/tensor_copies.py
     Intrinsic("ptx_commit_group", UPDATE),
     Intrinsic("ptx_wait_group", UPDATE),
     Intrinsic("ptx_cp_async_barrier", UPDATE),

@@ -44,6 +44,10 @@ class NodeRules(dict[type, Rule]):
 
         return enter
 
+    def extended(self, purpose: str) -> NodeRules[Rule]:
+        """Return a table that begins with these rules."""
+        return NodeRules(purpose, self._entered)
+
     def __missing__(self, node_type: type) -> Rule:
         for ancestor in node_type.__mro__:
             if ancestor in self._entered:

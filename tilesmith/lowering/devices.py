@@ -76,7 +76,9 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
         functions = list(kernels.values())
-        launchers = launchers_of(kind, functions, code.get_source(), generated.alignments)
+        launchers = launchers_of(
+            kind, functions, code.get_source(), generated.alignments, generated.tensor_maps
+        )
         others = dict(call_launchers(others, device_type, launchers).functions)
     built = build(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:

@@ -22,11 +22,14 @@ from tilesmith.runtime.launch_layout import (
     ATTRIBUTES,
     CONTEXTS,
     DESCRIPTOR_PREFIX,
+    DESCRIPTOR_WORDS,
     DEVICES,
     DRIVER,
+    ENCODER,
     FUNCTIONS,
     LAUNCH_FUNCTION,
     LAYOUT_VERSION,
+    LOAD,
     MISALIGNED,
     RECORD_WORDS,
     RING,
@@ -77,6 +80,10 @@ class KernelLoader:
         of `launch_layout`; empty where there are none.
         """
         return ()
+
+    def encoder(self) -> int:
+        """Return the address of the driver's function that describes tensors; 0 without one."""
+        return 0
 
     def load(self, code: CodeContainer, device_id: int) -> LoadedKernels:
         """Load kernels on a device. Raises a typed error where there is no such device."""
@@ -155,9 +162,10 @@ class _Code:
         """Write into the launchers' tables what they need; the handles last."""
         if not 0 <= device_id < DEVICES:
             raise UnsupportedError(f"kernels run on the devices 0 to {DEVICES - 1} only")
-        table = (ctypes.c_uint64 * (CONTEXTS + DEVICES)).from_address(self.address)
+        table = (ctypes.c_uint64 * DESCRIPTOR_WORDS).from_address(self.address)
         for place, function in enumerate(loader.driver()):
             table[DRIVER + place] = function
+        table[ENCODER] = loader.encoder()
         table[RING] = ctypes.addressof(_ring(self.kind))
         table[CONTEXTS + device_id] = found.context
         for index, address in enumerate(self.records):
@@ -269,6 +277,8 @@ def launch_kernel(
                 return DONE
             raise _misaligned(code.kernel(index), _address(params))
         loaded = code.on(device_id)
+        if status == LOAD:
+            return DONE
         if status != 0:
             raise loaded.explain(index, numbers, status)
         if loaded.handles:

@@ -18,8 +18,14 @@ from tilesmith.runtime.device_code import (
     LoadedKernels,
     launch_text,
 )
-from tilesmith.runtime.device_container import CLUSTER, COOPERATIVE, DYNAMIC_SHARED, CodeContainer
-from tilesmith.runtime.launch_layout import SIZES
+from tilesmith.runtime.device_container import (
+    CLUSTER,
+    COOPERATIVE,
+    DYNAMIC_SHARED,
+    CodeContainer,
+    KernelRecord,
+)
+from tilesmith.runtime.launch_layout import SIZES, TENSOR_MAP
 from tilesmith.support.errors import DeviceError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.lazy import resolve
@@ -27,6 +33,7 @@ from tilesmith.support.lazy import resolve
 __all__ = ["CudaLoader"]
 
 _DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent")
+_ENCODER = "cuTensorMapEncodeTiled"
 _OTHER_CODE = (200, 209, 218, 221, 222)
 """Statuses of code that is not for this GPU or driver."""
 _STATIC_SHARED = 48 << 10
@@ -56,6 +63,10 @@ class CudaLoader(KernelLoader):
         found = driver.driver()
         return [found.addresses.get(name, 0) for name in _DRIVER]
 
+    def encoder(self) -> int:
+        """Return the address of the function that describes tensors of bulk copies."""
+        return driver.driver().addresses.get(_ENCODER, 0)
+
     def load(self, code: CodeContainer, device_id: int) -> LoadedKernels:
         """Load the kernels on one GPU."""
         driver.context_of(device_id)
@@ -69,7 +80,7 @@ def _load(code: CodeContainer, device_id: int) -> driver.LoadedModule:
         if name == "cu":
             if refused is not None:
                 record_fallback("device code", "a cubin that does not fit", str(refused.message))
-            content = _compiled(content.decode(), device_id, code.options)
+            content = _compiled(content.decode(), _architecture(code, device_id), code.options)
         try:
             return driver.load_module(content, device_id)
         except DeviceError as error:
@@ -87,12 +98,20 @@ def architecture_of(device_id: int) -> str:
     return f"sm_{major}{minor}"
 
 
-def _compiled(source: str, device_id: int, options: Sequence[str]) -> bytes:
-    """Compile CUDA source for a GPU. The compiler belongs to the code generator, which a machine
-    with the runtime alone may lack.
+def _architecture(code: CodeContainer, device_id: int) -> str:
+    """Return what to compile source for: the GPU's architecture, with the letter of the one that
+    the code was made for, if that is the same ("sm_90a" has instructions that "sm_90" has not).
+    """
+    found = architecture_of(device_id)
+    return code.architecture if code.architecture.rstrip("af") == found else found
+
+
+def _compiled(source: str, architecture: str, options: Sequence[str]) -> bytes:
+    """Compile CUDA source for an architecture. The compiler belongs to the code generator, which a
+    machine with the runtime alone may lack.
     """
     compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
-    return bytes(compile_source(source, architecture_of(device_id), "cubin", options))
+    return bytes(compile_source(source, architecture, "cubin", options))
 
 
 class _Loaded(LoadedKernels):
@@ -108,6 +127,8 @@ class _Loaded(LoadedKernels):
                 self._allow_dynamic_shared(index)
             if self._attributes[index] is not None:
                 driver.address_of("cuLaunchKernelEx")  # its error says that the driver is too old
+            if kernel.tensor_maps:
+                driver.address_of(_ENCODER)
             if math.prod(kernel.attributes.get(CLUSTER, ())) > _PORTABLE_CLUSTER:
                 name = "non_portable_cluster_size_allowed"
                 driver.set_function_attribute(self.handles[index], name, 1)
@@ -131,12 +152,22 @@ class _Loaded(LoadedKernels):
     def explain(self, index: int, sizes: Sequence[int], status: int) -> Exception:
         """Return the error for a refused launch, with the limits that it passes."""
         kernel = self.code.kernels[index]
+        if status <= TENSOR_MAP:
+            return self._refused_map(kernel, TENSOR_MAP - status)
         what = f"launching kernel '{kernel.name}' on cuda({self.device_id}): {launch_text(sizes)}"
         error = driver.error_of(status, what, self.device_id)
         if driver.is_lost(self.device_id):
             return error
         notes = [*error.notes, *self._passed_limits(index, sizes)]
         return type(error)(error.message, notes=notes)
+
+    def _refused_map(self, kernel: KernelRecord, status: int) -> Exception:
+        """Return the error for tensors that the driver does not describe."""
+        what = f"describing the tensors of kernel '{kernel.name}' on cuda({self.device_id})"
+        error = driver.error_of(status, what, self.device_id)
+        names = kernel.names or [str(number) for number in range(len(kernel.parameters))]
+        maps = [f"parameter '{names[one.parameter]}': {one}" for one in kernel.tensor_maps]
+        return type(error)(error.message, notes=[*error.notes, *maps])
 
     def _passed_limits(self, index: int, sizes: Sequence[int]) -> list[str]:
         """Return which limits of the GPU a launch passes, in words."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.tensor_maps import TensorMap
 from tilesmith.support.errors import ArtifactError
 
 __all__ = ["CLUSTER", "COOPERATIVE", "DYNAMIC_SHARED", "CodeContainer", "KernelRecord"]
@@ -27,7 +28,7 @@ COOPERATIVE, CLUSTER = "cooperative", "cluster"
 """Names of launch attributes: all blocks run at once (true), blocks in a cluster ([x, y, z])."""
 
 _MAGIC = b"TSDEVICE"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<8sQQQ16s")
 _ATTRIBUTES = {COOPERATIVE: bool, CLUSTER: list}
 
@@ -45,6 +46,8 @@ class KernelRecord:
     alignments: tuple[int, ...] = ()
     """Bytes to which the memory of each parameter has to be aligned; 0 where an element's own
     alignment is enough. Empty if that is so for all."""
+    tensor_maps: tuple[TensorMap, ...] = ()
+    """What a launch describes to the hardware; the kernel takes it behind its parameters."""
 
     @property
     def has_dynamic_shared(self) -> bool:
@@ -76,6 +79,7 @@ class CodeContainer:
                 "attributes": dict(kernel.attributes),
                 "names": list(kernel.names),
                 "alignments": list(kernel.alignments),
+                "tensor_maps": [one.export() for one in kernel.tensor_maps],
             }
             for kernel in self.kernels
         ]
@@ -150,7 +154,8 @@ def _kernel(one: Mapping[str, Any]) -> KernelRecord:
     for size in alignments:
         if not isinstance(size, int) or size < 0 or size & (size - 1):
             raise _damaged(f"kernel '{name}' wants memory aligned to {size!r} bytes")
-    return KernelRecord(name, parameters, tags, attributes, names, alignments)
+    maps = tuple([TensorMap.read(given, len(parameters)) for given in one["tensor_maps"]])
+    return KernelRecord(name, parameters, tags, attributes, names, alignments, maps)
 
 
 def _digest(content: bytes) -> bytes:

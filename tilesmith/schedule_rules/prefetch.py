@@ -1,19 +1,26 @@
 """Decides how far ahead of its loads a loop along memory fetches lines.
 
 The prefetchers of the machine follow such a loop too; they are late where each load touches two
-lines (rows that do not begin at a line), and where data come from L3.
+lines (rows that do not begin at a line), and where data come from L3. They do not know the next row
+where its place is read from memory.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from tilesmith.ir import IntImm
+from tilesmith.ir import IntImm, Var
+from tilesmith.ir.queries import mentions
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, Buffer
+from tilesmith.tir import Block, Buffer, BufferLoad
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.transform.loops.prefetch_rows import PREFETCH_ROWS
 
-__all__ = ["PREFETCH_BYTES", "fetch_elements_ahead", "fetch_rows_ahead"]
+__all__ = [
+    "PREFETCH_BYTES", "fetch_elements_ahead", "fetch_looked_up_rows", "fetch_rows_ahead",
+    "looks_up_rows",
+]  # fmt: skip
 
 PREFETCH_BYTES = "prefetch_bytes"
 """The annotation of a loop that back ends read: how far ahead its loads of vectors fetch lines."""
@@ -36,6 +43,26 @@ def fetch_elements_ahead(
     size = _bytes_read(sch.get(block))
     if size and _is_in_l3(size, machine):
         _annotate(sch, loop, machine.l3_prefetch)
+
+
+def looks_up_rows(block: Block, row: Var) -> bool:
+    """Return whether a block reads from places that do not depend on its iterator along rows, and
+    are read from memory themselves.
+    """
+    return any(
+        mentions(load.indices[-1:], {row}) and _is_read(load, row) for load in loads(block.body)
+    )
+
+
+def _is_read(load: BufferLoad, row: Var) -> bool:
+    places = [index for index in load.indices[:-1] if any(True for _ in loads(index))]
+    return bool(places) and not mentions(places, {row})
+
+
+def fetch_looked_up_rows(sch: Schedule, loop: LoopRV, machine: MachineModel) -> None:
+    """Let a loop over rows fetch those of its later steps ahead."""
+    if machine.l3_prefetch:
+        sch.annotate(loop, PREFETCH_ROWS, machine.l3_prefetch)
 
 
 def _annotate(sch: Schedule, loop: LoopRV, ahead: int) -> None:

@@ -55,6 +55,7 @@ from tilesmith.ir.device_intrinsics import ptx_commit_group as ptx_commit_group
 from tilesmith.ir.device_intrinsics import ptx_cp_async as ptx_cp_async
 from tilesmith.ir.device_intrinsics import ptx_cp_async_barrier as ptx_cp_async_barrier
 from tilesmith.ir.device_intrinsics import ptx_cp_async_bulk as ptx_cp_async_bulk
+from tilesmith.ir.device_intrinsics import ptx_cp_async_bulk_tensor as ptx_cp_async_bulk_tensor
 from tilesmith.ir.device_intrinsics import ptx_fence_proxy_async as ptx_fence_proxy_async
 from tilesmith.ir.device_intrinsics import ptx_init_barrier_thread_count as ptx_init_barrier_thread_count
 from tilesmith.ir.device_intrinsics import ptx_ldmatrix as ptx_ldmatrix

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tilesmith.runtime.formats import Format
     from tilesmith.runtime.library import Library
     from tilesmith.runtime.packed_func import PackedFunc
+    from tilesmith.runtime.tensor_maps import TensorMap
     from tilesmith.tir.schedule import Schedule
 
 __all__ = [
@@ -58,6 +59,8 @@ class Code:
     alignments: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Symbol of a kernel → the bytes to which the memory of each parameter has to be aligned; 0
     where an element's own alignment is enough."""
+    tensor_maps: Mapping[str, Sequence[TensorMap]] = field(default_factory=dict)
+    """Symbol of a kernel → the tensors that its launch describes to the hardware."""
 
 
 Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"

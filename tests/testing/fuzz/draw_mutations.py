@@ -209,9 +209,8 @@ def copies_in_front_of_constants() -> None:
 
 def constants_of_small_floats_as_they_are() -> None:
     """C computes with more digits of a constant than its type has."""
-    for name in ("values", "helpers"):
-        owner = module("codegen.c." + name)
-        replace(owner, "rounded_to", lambda _: lambda value, dtype: value)
+    owner = module("codegen.c_family.values")
+    replace(owner, "rounded_to", lambda _: lambda value, dtype: value)
 
 
 def layouts_behind_addresses() -> None:

@@ -334,10 +334,7 @@ def llvm_with_truncated_remainders() -> None:
 
 
 def c_without_parentheses() -> None:
-    cls = module("codegen.c.expressions")
-    owner = next(
-        value for value in vars(cls).values() if isinstance(value, type) and "text" in vars(value)
-    )
+    owner = module("codegen.c_family.values").CommonValues
     replace(owner, "text", lambda right: lambda self, expr, least=0: right(self, expr, 0))
 
 

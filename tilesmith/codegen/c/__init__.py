@@ -1,19 +1,19 @@
 """Generates C: PrimFuncs → one readable C99 file, compiled where there is a C compiler.
 
-The parts, each using only those below it:
+What it shares with the languages of GPUs is `codegen.c_family`. The parts, each using only those
+below it:
 
     module           a module: its functions, and the parts of the file that they ask for
     parallel         parallel loops: bodies become functions of tasks
     functions        one function: parameters, head, the parts between
     statements       statements; messages (of assertions)
        |
-    expressions, arithmetic, memory, intrinsics, packed_calls
+    expressions, memory, intrinsics, packed_calls
        |             rules, entered into the tables of `rules`
     values           the text of expressions, and what is known of variables
     exits            the ways out of a function;  symbols: functions as calls see them
-    lines            lines of one function
     file_text        the file's other parts: helpers, constants, prototypes
-    helpers, small_types, library
+    helpers, dialect
 """
 
 from tilesmith.support.lazy import lazy_attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.c.lines import Lines
+from tilesmith.codegen.c_family.lines import CommonLines
 
 __all__ = ["Exits"]
 
@@ -12,7 +12,7 @@ class Exits:
     ``releases`` are the names of memory to free on the way out.
     """
 
-    def __init__(self, out: Lines, returns: str) -> None:
+    def __init__(self, out: CommonLines, returns: str) -> None:
         self.out = out
         self.returns = returns
         self.releases: list[str] = []

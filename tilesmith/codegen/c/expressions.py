@@ -1,52 +1,15 @@
-"""Defines rules of leaves, bindings, vectors, and of calls by the operator's own rule."""
+"""Defines rules of texts, variables, bindings and vectors in C."""
 
 from __future__ import annotations
 
-from tilesmith.codegen.c.helpers import c_string, c_type, constant
-from tilesmith.codegen.c.rules import (
-    ATOM,
-    INTRINSICS,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles_node,
-)
+from tilesmith.codegen.c.dialect import c_type
+from tilesmith.codegen.c.rules import handles_node
 from tilesmith.codegen.c.values import Values
-from tilesmith.ir import (
-    Broadcast,
-    Call,
-    FloatImm,
-    GlobalVar,
-    IntImm,
-    Let,
-    Node,
-    Ramp,
-    Shuffle,
-    SizeVar,
-    StringImm,
-    Var,
-)  # fmt: skip
+from tilesmith.codegen.c_family.dialect import c_string
+from tilesmith.codegen.c_family.pieces import ATOM, PRODUCT, SUM, UNARY, Piece
+from tilesmith.ir import Broadcast, IntImm, Let, Ramp, Shuffle, SizeVar, StringImm, Var
 
 # -- leaves
-
-
-@handles_node(Node)
-def _unknown(emit: Values, node: Node) -> Piece:
-    raise emit.out.unsupported(
-        f"{type(node).__name__} has no translation into C",
-        "lowering removes blocks and tensor expressions before code is generated",
-    )
-
-
-@handles_node(IntImm)
-def _intimm(emit: Values, expr: IntImm) -> Piece:
-    return constant(expr.value, expr.dtype), ATOM if expr.value >= 0 else UNARY
-
-
-@handles_node(FloatImm)
-def _floatimm(emit: Values, expr: FloatImm) -> Piece:
-    return constant(expr.value, expr.dtype), ATOM if expr.value >= 0 else UNARY
 
 
 @handles_node(StringImm)
@@ -65,8 +28,7 @@ def _var(emit: Values, var: Var) -> Piece:
 @handles_node(Let)
 def _let(emit: Values, let: Let) -> Piece:
     emit.define(let.var, emit.text(let.value))
-    if emit.facts.is_non_negative(let.value):
-        emit.facts.non_negative.add(let.var)
+    emit.learn(let.var, let.value)
     return emit.piece(let.body)
 
 
@@ -111,35 +73,3 @@ def _shuffle(emit: Values, shuffle: Shuffle) -> Piece:
     table = emit.out.fresh("picked")
     emit.out.write(f"const int {table}[{len(shuffle.indices)}] = {{{picked}}};")
     return f"{elements}[{table}[{emit.lane}]]", ATOM
-
-
-# -- calls
-
-
-@handles_node(Call)
-def _call(emit: Values, call: Call) -> Piece:
-    if isinstance(call.op, GlobalVar):
-        return _call_function(emit, call)
-    rule = INTRINSICS.get(call.op.name)
-    if rule is None:
-        raise emit.out.unsupported(f"operator '{call.op.name}' has no translation into C")
-    return rule(emit, call)
-
-
-def _call_function(emit: Values, call: Call) -> Piece:
-    name = call.op.name_hint
-    arguments = ", ".join([emit.text(arg) for arg in call.args])
-    symbol, returned = emit.symbols.callee(name, call)
-    written = f"{symbol}({arguments})"
-    if returned != "status":
-        return written, ATOM
-    if emit.symbols.outcomes.may_fail(name):
-        emit.exits.needs_status(f"calls '{name}', which can fail")
-        before = []
-        if emit.operator:
-            emit.file.uses_ffi = emit.file.names_operators = True
-            words = c_string(f"\n  in {emit.operator}")
-            before = [f"ts_name_operator({words});"]
-        emit.exits.check_status(written, *before)
-        return "0", ATOM
-    return written, ATOM

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from tilesmith.codegen.c.dialect import c_type
 from tilesmith.codegen.c.file_text import FileText
-from tilesmith.codegen.c.helpers import c_type
-from tilesmith.codegen.c.lines import Lines
-from tilesmith.codegen.c.statements import Divide, StatementWriter, pointed_dtype
+from tilesmith.codegen.c.statements import Divide, StatementWriter
 from tilesmith.codegen.c.symbols import Symbols
 from tilesmith.codegen.c.values import Values
+from tilesmith.codegen.c_family.lines import CommonLines
+from tilesmith.codegen.c_family.memory import pointed_dtype
 from tilesmith.ir import Var
 from tilesmith.tir.function import PrimFunc
 
@@ -31,7 +32,7 @@ class FunctionWriter:
     def __init__(
         self, file: FileText, symbols: Symbols, name: str, returns: str, divide: Divide
     ) -> None:
-        self.out = Lines(name, file)
+        self.out = CommonLines(name, file)
         self.emit = Values(self.out, file, symbols, returns)
         self.statements = StatementWriter(self.emit, divide)
 

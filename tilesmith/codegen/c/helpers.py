@@ -1,121 +1,20 @@
-"""Defines C types, constants, and the helper functions that a C file includes where it needs them.
+"""Defines the helper functions that a C file includes where it needs them, and the parts of its
+head.
 
-C has no names for some of TensorIR's operators (division that rounds down, float16). Each has a
-`static inline` function, written into the file once, named after the operator and the dtype.
+C has no names for some of TensorIR's operators (float16). Each has a `static inline` function,
+written into the file once, named after the operator and the dtype.
 """
 
 from __future__ import annotations
 
-import math
 import re
 
-import numpy
-
-from tilesmith.codegen.c.small_types import is_small_float, small_name
+from tilesmith.codegen.c.dialect import C99
+from tilesmith.codegen.c_family.helpers import HELPERS_BY_TYPE, SCALE_ROUNDED, helper_words
+from tilesmith.codegen.c_family.small_types import small_type_helper
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
 from tilesmith.tir.struct_fields import OTHER_TYPE, TYPE_NAMES
-
-FLOAT32 = DataType("float32")
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if "
-    "inline int long register restrict return short signed sizeof static struct switch typedef "
-    "union unsigned void volatile while bool true false main NULL INFINITY NAN asm typeof".split()
-)
-_SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool"}
-
-
-def c_type(dtype: DataType) -> str:
-    """Return the C type of one lane of `dtype`; float16 and bfloat16 are kept as their bits."""
-    if dtype.is_bool:
-        return "bool"
-    if dtype.is_integer and dtype.bits in (1, 2, 4, 8, 16, 32, 64):
-        return f"{'u' if dtype.is_uint else ''}int{max(8, dtype.bits)}_t"
-    if dtype.element in ("float32", "float64"):
-        return "float" if dtype.bits == 32 else "double"
-    if dtype.element in ("float16", "bfloat16"):
-        return "uint16_t"
-    if is_small_float(dtype):
-        return "uint8_t"
-    if dtype.is_handle:
-        return "void*"
-    if dtype.is_void:
-        return "void"
-    raise CodegenError(
-        f"C code cannot hold values of '{dtype}'",
-        notes=("integers have 1, 2, 4, 8, 16, 32 or 64 bits, floats 4, 8, 16, 32 or 64",),
-    )
-
-
-def is_narrow(dtype: DataType) -> bool:
-    """True if a float dtype is computed in float32."""
-    return dtype.is_float and dtype.bits < 32
-
-
-def short(dtype: DataType) -> str:
-    """Return the abbreviation of a dtype in the name of a helper: `i32`, `u8`, `f32`."""
-    element = dtype.element
-    if is_small_float(element):
-        return small_name(element)
-    return _SHORT.get(element) or f"{'u' if element.is_uint else 'i'}{element.bits}"
-
-
-def identifier(name: str) -> str:
-    """Return a name with only the letters that C allows."""
-    cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name) or "v"
-    if cleaned[0].isdigit():
-        cleaned = "v" + cleaned
-    return cleaned + "_" if cleaned in _KEYWORDS else cleaned
-
-
-def constant(value: float, dtype: DataType) -> str:
-    """Return a constant of a scalar dtype."""
-    if dtype.is_bool:
-        return "true" if value else "false"
-    if is_narrow(dtype):
-        bits = numpy.array(value, dtype.numpy())
-        return f"0x{int(bits.view(f'u{bits.itemsize}')):0{2 * bits.itemsize}x}"
-    if dtype.is_float:
-        return float_text(float(value), dtype)
-    if dtype.bits == 64:
-        if dtype.is_int and value == -(1 << 63):
-            return "INT64_MIN"
-        return f"UINT64_C({value})" if dtype.is_uint else f"INT64_C({value})"
-    if dtype == "int32" and value == -(1 << 31):
-        return "INT32_MIN"
-    return f"{value}u" if dtype == "uint32" else str(value)
-
-
-def rounded_to(value: float, dtype: DataType) -> float:
-    """Return the number of a narrow float dtype that a constant stands for."""
-    return float(numpy.array(value, dtype.element.numpy()))
-
-
-def float_text(value: float, dtype: DataType) -> str:
-    """Return a float32 or float64 constant as the shortest text that reads back the same."""
-    if math.isnan(value):
-        return "NAN"
-    if math.isinf(value):
-        return "-INFINITY" if value < 0 else "INFINITY"
-    if dtype.bits == 64:
-        return repr(value)
-    rounded = numpy.float32(value)
-    if numpy.isinf(rounded):
-        return "-INFINITY" if value < 0 else "INFINITY"
-    text = str(rounded)
-    return (text if "." in text or "e" in text else text + ".0") + "f"
-
-
-def c_string(text: str) -> str:
-    """Return a text as a C string constant."""
-    letters = []
-    for byte in text.encode():
-        if byte in (34, 92):
-            letters.append("\\" + chr(byte))
-        else:
-            letters.append(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
-    return '"' + "".join(letters) + '"'
-
 
 _FIXED = {
     "f16_to_f32": """
@@ -207,11 +106,6 @@ static inline int count_leading_zeros(uint64_t x, int bits) {
   for (; x; x >>= 1) --bits;
   return bits;
 }""",
-    "scale_rounded": """
-static inline int64_t scale_rounded(int64_t value, int64_t factor, int64_t shift) {
-  int64_t product = value * factor;
-  return shift > 0 ? (product + (INT64_C(1) << (shift - 1))) >> shift : product << -shift;
-}""",
     "decimal": """
 static char* decimal(int64_t value, char* space) {
   uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -251,73 +145,35 @@ static inline {type} atomic_add_{short}({type}* place, {type} value) {{
 #endif
   return old;
 }}""",
-    # the smallest number divided by -1 would trap
-    "truncdiv": """
-static inline {type} truncdiv_{short}({type} a, {type} b) {{
-  return b == -1 ? ({type})(0 - ({unsigned})a) : ({type})(a / b);
-}}""",
-    "truncmod": """
-static inline {type} truncmod_{short}({type} a, {type} b) {{
-  return b == -1 ? ({type})0 : ({type})(a % b);
-}}""",
-    "floordiv": """
-static inline {type} floordiv_{short}({type} a, {type} b) {{
-  if (b == -1) return ({type})(0 - ({unsigned})a);
-  {type} quotient = ({type})(a / b), rest = ({type})(a % b);
-  return ({type})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
-}}""",
-    "floormod": """
-static inline {type} floormod_{short}({type} a, {type} b) {{
-  if (b == -1) return 0;
-  {type} rest = ({type})(a % b);
-  return ({type})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
-}}""",
-    # keeps the first operand unless the second is strictly better, as Python's min and max do
-    "min": """
-static inline {type} min_{short}({type} a, {type} b) {{ return b < a ? b : a; }}""",
-    "max": """
-static inline {type} max_{short}({type} a, {type} b) {{ return b > a ? b : a; }}""",
-    "pow": """
-static inline {type} pow_{short}({type} base, {type} exponent) {{
-  {type} result = 1;{negative}
-  for (; exponent; exponent = ({type})(exponent / 2)) {{
-    if (exponent % 2) result = ({type})(result * base);
-    base = ({type})(base * base);
-  }}
-  return result;
-}}""",
 }
-
-_NEGATIVE_POWER = """
-  if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));"""
 
 
 def is_helper(name: str) -> bool:
     """True if a helper may have this name."""
-    of_types = _BITS.fullmatch(name) is not None or name.rpartition("_")[0] in _BY_TYPE
-    return of_types or name in _FIXED
+    kind = name.rpartition("_")[0]
+    of_types = _BITS.fullmatch(name) is not None or kind in _BY_TYPE or kind in HELPERS_BY_TYPE
+    is_fixed = name in _FIXED or name == "scale_rounded"
+    return of_types or is_fixed or small_type_helper(name) is not None
 
 
 _BITS = re.compile("bits_[a-z0-9]+_as_[a-z0-9]+")
 
 
-def helper_text(name: str, dtype: DataType | None = None) -> str:
-    """Return the text of a helper."""
-    if dtype is None:
-        return _FIXED[name].strip("\n")
-    negative = "" if dtype.is_uint else _NEGATIVE_POWER.format(type=c_type(dtype))
-    words = {"type": c_type(dtype), "short": short(dtype), "negative": negative}
-    words["unsigned"] = c_type(dtype).replace("uint", "int").replace("int", "uint")
-    return _BY_TYPE[name].strip("\n").format(**words)
-
-
-def reinterpret_text(source: DataType, target: DataType) -> str:
-    """Return the helper that reads the bits of one type as another."""
-    from_type, to_type = c_type(source), c_type(target)
-    return (
-        f"static inline {to_type} bits_{short(source)}_as_{short(target)}({from_type} x) {{\n"
-        f"  {to_type} y;\n  memcpy(&y, &x, sizeof y);\n  return y;\n}}"
-    )
+def helper_text(name: str, dtype: DataType | None = None) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a helper, and the names of those that it needs."""
+    if name in _FIXED:
+        return _FIXED[name].strip("\n"), ()
+    found = None
+    if dtype is not None:
+        found = _BY_TYPE.get(name) or HELPERS_BY_TYPE.get(name)
+    elif name == "scale_rounded":
+        found = SCALE_ROUNDED
+    if found is not None:
+        return found.strip("\n").format(**helper_words(C99, dtype)), ()
+    small = small_type_helper(name)
+    if small is None:
+        raise CodegenError(f"there is no helper '{name}' for C")
+    return small
 
 
 FFI_TYPES = """

@@ -1,34 +1,21 @@
-"""Defines rules of the operators of scalar calls."""
+"""Defines rules of the operators of scalar calls in C."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.codegen.c.bits import bitwise, bitwise_not, shift
-from tilesmith.codegen.c.helpers import c_type, is_narrow
-from tilesmith.codegen.c.library import MATH_H
-from tilesmith.codegen.c.memory import place
+from tilesmith.codegen.c.dialect import c_type
 from tilesmith.codegen.c.messages import raise_parts
-from tilesmith.codegen.c.rules import (
-    ATOM,
-    CHOICE,
-    EQUAL,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles,
-)  # fmt: skip
+from tilesmith.codegen.c.rules import handles
 from tilesmith.codegen.c.values import Values
-from tilesmith.ir import Call, IntImm, StringImm
+from tilesmith.codegen.c_family.dialect import is_narrow
+from tilesmith.codegen.c_family.expressions import text_argument
+from tilesmith.codegen.c_family.memory import offset_of_pointer, place
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, PRODUCT, SUM, UNARY, Piece
+from tilesmith.ir import Call, IntImm
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.struct_fields import StructField
-
-
-@handles(*MATH_H)
-def _math(emit: Values, call: Call) -> Piece:
-    return emit.function(call.op.name[4:], list(call.args), call.dtype)
 
 
 @handles("exp10")
@@ -46,35 +33,9 @@ def _rsqrt(emit: Values, call: Call) -> Piece:
     return emit.shortened(written, call.dtype)[0], ATOM if is_narrow(call.dtype) else PRODUCT
 
 
-@handles("sigmoid")
-def _sigmoid(emit: Values, call: Call) -> Piece:
-    suffix = emit.suffix(call.dtype)
-    inner = f"1.0{suffix} / (1.0{suffix} + exp{suffix}(-{emit.widened(call.args[0], UNARY)}))"
-    return emit.shortened(inner, call.dtype)[0], ATOM if is_narrow(call.dtype) else PRODUCT
-
-
-@handles("pow")
-def _pow(emit: Values, call: Call) -> Piece:
-    if call.dtype.is_float:
-        return emit.function("pow", list(call.args), call.dtype)
-    helper = emit.file.helper("pow", call.dtype)
-    return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
-
-
-@handles("ldexp")
-def _ldexp(emit: Values, call: Call) -> Piece:
-    value, power = emit.widened(call.args[0]), emit.text(call.args[1])
-    return emit.shortened(f"ldexp{emit.suffix(call.dtype)}({value}, {power})", call.dtype)
-
-
 @handles("isnan", "isinf", "isfinite")
 def _classify(emit: Values, call: Call) -> Piece:
     return f"{call.op.name[4:]}({emit.widened(call.args[0])}) != 0", EQUAL
-
-
-handles("bitwise_and", "bitwise_or", "bitwise_xor")(bitwise)
-handles("bitwise_not")(bitwise_not)
-handles("shift_left", "shift_right")(shift)
 
 
 @handles("popcount", "clz")
@@ -105,28 +66,6 @@ def _reinterpret(emit: Values, call: Call) -> Piece:
     return f"{emit.file.reinterpret(source, target)}({emit.text(call.args[0])})", ATOM
 
 
-@handles("large_uint_imm")
-def _large_uint(emit: Values, call: Call) -> Piece:
-    low, high = [arg.value for arg in call.args]  # type: ignore[attr-defined]
-    return f"UINT64_C({(high << 32) | low})", ATOM
-
-
-@handles("q_multiply_shift")
-def _q_multiply_shift(emit: Values, call: Call) -> Piece:
-    x, y, q, s = [emit.text(arg, SUM) for arg in call.args]
-    helper = emit.file.helper("scale_rounded")
-    return f"({c_type(call.dtype)}){helper}({x}, {y}, {q} + {s})", UNARY
-
-
-@handles("q_multiply_shift_per_axis")
-def _q_multiply_shift_per_axis(emit: Values, call: Call) -> Piece:
-    x, y, left, right, q, is_left, is_right = [emit.text(arg, UNARY) for arg in call.args]
-    helper = emit.file.helper("scale_rounded")
-    value = f"(int64_t){x} << ({is_left} ? {left} : 0)"
-    shift = f"{q} + ({is_right} ? {right} : 0)"
-    return f"({c_type(call.dtype)}){helper}({value}, {y}, {shift})", UNARY
-
-
 @handles("dp4a")
 def _dp4a(emit: Values, call: Call) -> Piece:
     first, second, total = call.args
@@ -148,24 +87,6 @@ def _dot_product(emit: Values, call: Call) -> Piece:
     return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
 
 
-@handles("if_then_else")
-def _if_then_else(emit: Values, call: Call) -> Piece:
-    """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
-    condition, true, false = call.args
-    chosen = emit.text(condition)
-    arms = [emit.arm(arm) for arm in (true, false)]
-    if not arms[0][0] and not arms[1][0]:
-        return emit.choice(condition, true, false)
-    name = emit.out.fresh("chosen")
-    emit.out.write(f"{c_type(call.dtype)} {name};")
-    emit.out.write(f"if ({chosen}) {{")
-    for number, (lines, value) in enumerate(arms):
-        emit.out.lines += lines
-        emit.out.write(f"  {name} = {value};")
-        emit.out.write("} else {" if number == 0 else "}")
-    return name, ATOM
-
-
 @handles("checked")
 def _checked(emit: Values, call: Call) -> Piece:
     """Write a value that is used only if a condition holds.
@@ -181,11 +102,6 @@ def _checked(emit: Values, call: Call) -> Piece:
     name = emit.out.fresh("value")
     emit.out.write(f"const {c_type(call.dtype)} {name} = {written};")
     return (name, ATOM) if can_report else (f"{holds} ? {name} : 0", CHOICE)
-
-
-@handles("likely", "tvm_thread_invariant")
-def _hint(emit: Values, call: Call) -> Piece:
-    return emit.piece(call.args[0])
 
 
 @handles("parallel_tasks")
@@ -205,7 +121,7 @@ def _parallel_barrier(emit: Values, call: Call) -> Piece:
     return emit.barrier, ATOM
 
 
-@handles("assume", "tvm_storage_sync", "undef", "type_annotation")
+@handles("tvm_storage_sync")
 def _nothing(emit: Values, call: Call) -> Piece:
     return "0", ATOM
 
@@ -261,19 +177,9 @@ def _address_of(emit: Values, call: Call) -> Piece:
     return f"(void*)&{emit.at_lane(load, '0', ATOM)}", UNARY
 
 
-@handles("handle_add_byte_offset")
-def _add_bytes(emit: Values, call: Call) -> Piece:
-    base, offset = emit.text(call.args[0], UNARY), emit.text(call.args[1], SUM)
-    return f"(void*)((char*){base} + {offset})", UNARY
-
-
 @handles("tvm_access_ptr")
 def _access_pointer(emit: Values, call: Call) -> Piece:
-    unit, data, offset = call.args[0].dtype, call.args[1], emit.text(call.args[2], PRODUCT)
-    if unit.lanes > 1:
-        offset = f"{offset} * {unit.lanes}"
-    if is_packed(unit):
-        offset = f"({offset}) / {8 // unit.bits}"
+    unit, data, offset = call.args[0].dtype, call.args[1], offset_of_pointer(emit, call)
     return f"(void*)(({c_type(unit)}*){emit.text(data, UNARY)} + {offset})", UNARY
 
 
@@ -285,13 +191,6 @@ def _is_null(emit: Values, call: Call) -> Piece:
 @handles("mem_copy")
 def _mem_copy(emit: Values, call: Call) -> Piece:
     return f"memmove({', '.join([emit.text(arg) for arg in call.args[:3]])})", ATOM
-
-
-def text_argument(emit: Values, arg: Any) -> str:
-    """Return a name given as an argument of a call."""
-    if not isinstance(arg, StringImm):
-        raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
-    return arg.value
 
 
 @handles("call_extern", "call_pure_extern")

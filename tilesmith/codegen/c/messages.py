@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.codegen.c.helpers import c_string
 from tilesmith.codegen.c.values import Values
+from tilesmith.codegen.c_family.dialect import c_string
 from tilesmith.ir import PrimExpr, StringImm
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.struct_fields import TYPE_MARK

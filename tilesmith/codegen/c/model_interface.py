@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.codegen.c.file_text import array_text
-from tilesmith.codegen.c.helpers import FFI_TYPES, c_type, identifier
+from tilesmith.codegen.c.dialect import C99, c_type, identifier
+from tilesmith.codegen.c.helpers import FFI_TYPES
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.name_transforms import sanitize_name
 from tilesmith.runtime.packed_elements import is_packed, pack
@@ -302,7 +302,7 @@ def _constants(interface: ModelInterface, pool: str, held: Sequence[PlacedConsta
             array, kind, dtype = pack(array, dtype), "uint8_t", DataType("uint8")
         count = max(1, array.size)
         fields.append(f"  {kind} {name}[{count}] TS_ALIGNED({interface.alignment});")
-        values.append(f"{array_text(array, dtype)}")
+        values.append(f"{C99.array_text(array, dtype)}")
         wanted = f"offsetof(struct {tag}, {name}) == {one.byte_offset}"
         checks.append(f"typedef char {tag}_{name}_is_in_place[{wanted} ? 1 : -1];")
     return "\n".join(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilesmith.codegen.c import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     expressions,
     intrinsics,
     memory,
@@ -13,8 +12,8 @@ from tilesmith.codegen.c.file_text import FileText
 from tilesmith.codegen.c.functions import FunctionWriter
 from tilesmith.codegen.c.parallel import ParallelLoops
 from tilesmith.codegen.c.symbols import Symbols
+from tilesmith.codegen.lowered import lowered_functions
 from tilesmith.ir import IRModule
-from tilesmith.support.errors import CodegenError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
 
@@ -32,14 +31,7 @@ class ModuleWriter:
     """Writes one module: its functions, with the parts of the file that they need."""
 
     def __init__(self, module: IRModule) -> None:
-        self.functions: dict[str, PrimFunc] = {}
-        for variable, function in module.functions.items():
-            if not isinstance(function, PrimFunc) or function.buffer_map:
-                raise CodegenError(
-                    f"'{variable.name_hint}' is not a lowered function",
-                    notes=("lower the module first (tilesmith.lower or tilesmith.build)",),
-                )
-            self.functions[variable.name_hint] = function
+        self.functions = lowered_functions(module, "C")
         self.file = FileText(module.attrs.get("constants", ()), self.functions)
         self.symbols = Symbols(self.functions, self.file)
         self.parallel = ParallelLoops(self.file, self.symbols)

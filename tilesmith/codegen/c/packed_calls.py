@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.c.helpers import c_type
-from tilesmith.codegen.c.intrinsics import text_argument
-from tilesmith.codegen.c.rules import ATOM, UNARY, Piece, handles
+from tilesmith.codegen.c.dialect import c_type
+from tilesmith.codegen.c.rules import handles
 from tilesmith.codegen.c.values import Values
+from tilesmith.codegen.c_family.expressions import text_argument
+from tilesmith.codegen.c_family.pieces import ATOM, UNARY, Piece
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType

@@ -16,9 +16,9 @@ The function is passed to OpenMP if the file is compiled with it, else to the po
 
 from __future__ import annotations
 
+from tilesmith.codegen.c.dialect import c_type
 from tilesmith.codegen.c.file_text import FileText
 from tilesmith.codegen.c.functions import FunctionWriter
-from tilesmith.codegen.c.helpers import c_type
 from tilesmith.codegen.c.statements import StatementWriter
 from tilesmith.codegen.c.symbols import Symbols
 from tilesmith.codegen.c.values import Values

@@ -1,28 +1,19 @@
-"""Holds the tables of rules: how each kind of expression and each operator is written.
+"""Holds the tables of rules: how each kind of expression and each operator is written in C.
 
-    @handles_node(Cast)
-    def _cast(emit: Values, expr: Cast) -> Piece: ...
+    @handles_node(StringImm)
+    def _stringimm(emit: Values, expr: StringImm) -> Piece: ...
 
-    @handles("likely", "tvm_thread_invariant")
-    def _hint(emit: Values, call: Call) -> Piece: ...
+    @handles("isnullptr")
+    def _is_null(emit: Values, call: Call) -> Piece: ...
 
-A rule returns text and how strongly it binds, so that parentheses appear only where C (or a reader)
-needs them. A new operator is one function.
+A rule returns text and how strongly it binds (`c_family.pieces`), so that parentheses appear only
+where C (or a reader) needs them. A new operator is one function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from tilesmith.codegen.c_family.tables import node_rules, operator_rules
 
-from tilesmith.ir.rules import NodeRules, OperatorRules
-
-Piece = tuple[str, int]
-ATOM, UNARY, PRODUCT, SUM, SHIFT, COMPARE, EQUAL = 15, 14, 13, 12, 11, 10, 9
-BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = 8, 7, 6, 5, 4, 3
-
-Rule = Callable[[Any, Any], Piece]
-
-NODE_RULES: NodeRules[Rule] = NodeRules("C code of expressions")
-INTRINSICS: OperatorRules[Rule] = OperatorRules()
+NODE_RULES = node_rules("C code of expressions")
+INTRINSICS = operator_rules()
 handles_node, handles = NODE_RULES.handles, INTRINSICS.handles

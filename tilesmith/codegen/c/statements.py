@@ -3,61 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy
-
-from tilesmith.codegen.c import memory
-from tilesmith.codegen.c.helpers import c_string, c_type, constant, identifier, short
+from tilesmith.codegen.c.dialect import c_type
 from tilesmith.codegen.c.messages import raise_error
-from tilesmith.codegen.c.rules import PRODUCT, SHIFT, SUM, UNARY
 from tilesmith.codegen.c.symbols import is_on_stack
 from tilesmith.codegen.c.values import Values
-from tilesmith.codegen.facts import constant_bytes, volatile_pointer
-from tilesmith.ir import (
-    Call,
-    CallEffectKind,
-    Dispatcher,
-    IntImm,
-    PointerType,
-    PrimType,
-    StringImm,
-    Var,
-)
-from tilesmith.ir.intrinsics import effect_of
+from tilesmith.codegen.c_family.dialect import c_string, short
+from tilesmith.codegen.c_family.memory import element, overlaps, place, pointed_dtype
+from tilesmith.codegen.c_family.pieces import PRODUCT, UNARY
+from tilesmith.codegen.c_family.statements import CommonStatements, has_effect
+from tilesmith.codegen.facts import constant_bytes
+from tilesmith.ir import Call, IntImm, StringImm, Var
 from tilesmith.ir.queries import is_call
-from tilesmith.ir.structural import structural_equal
-from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir import stmt as tir
-from tilesmith.tir.queries import can_fail, free_variables, loads, stores
+from tilesmith.tir.queries import can_fail, free_variables, stores
 
-__all__ = ["Divide", "StatementWriter", "pointed_dtype"]
+__all__ = ["Divide", "StatementWriter"]
 
-_HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 _FORBIDDEN = ("thread_extent", "virtual_thread", "coproc_scope")
 
 Divide = Callable[["StatementWriter", tir.For, list[Var], str, str], None]
 """Divides a loop among threads: the variables that its body uses, its first value, its extent."""
 
 
-class StatementWriter(Dispatcher[None]):
+class StatementWriter(CommonStatements):
     """Writes the statements of one function."""
 
     def __init__(self, emit: Values, divide: Divide) -> None:
-        self.emit = emit
-        self.out = emit.out
+        super().__init__(emit)
+        self.emit: Values = emit
         self.divide = divide
-
-    def visit_default(self, node: Any) -> None:
-        raise self.out.unsupported(
-            f"{type(node).__name__} has no translation into C",
-            "lowering removes blocks and tensor expressions before code is generated",
-        )
-
-    def visit_SeqStmt(self, stmt: tir.SeqStmt) -> None:
-        for part in stmt.seq:
-            self.visit(part)
 
     def visit_Evaluate(self, stmt: tir.Evaluate) -> None:
         value = stmt.value
@@ -67,7 +43,7 @@ class StatementWriter(Dispatcher[None]):
         elif isinstance(value, Call) and value.dtype.lanes > 1 and can_fail(value):
             with self.emit.lanes(value.dtype.lanes):
                 self.out.write(f"(void){self.emit.text(value)};")
-        elif isinstance(value, Call) and (effect_of(value) not in _HARMLESS or can_fail(value)):
+        elif has_effect(value):
             written = self.emit.text(value)
             if " = " not in written and (written.startswith("(") or written.isidentifier()):
                 self.out.write(f"(void){written};")  # the value is not used
@@ -81,7 +57,7 @@ class StatementWriter(Dispatcher[None]):
         if lanes == 1:
             value = self.emit.text(stmt.value)
             self._store(stmt, value)
-        elif _overlaps(stmt):
+        elif overlaps(stmt):
             self._in_two_steps(stmt, lanes)
         else:
             with self.emit.lanes(lanes):
@@ -90,11 +66,11 @@ class StatementWriter(Dispatcher[None]):
     def _store(self, stmt: tir.BufferStore, value: str) -> None:
         condition = f"if ({self.emit.text(stmt.predicate)}) " if stmt.predicate is not None else ""
         if is_packed(stmt.buffer.dtype):
-            base, place = memory.place(self.emit, stmt)
+            base, index = place(self.emit, stmt)
             helper = self.emit.file.helper("store_" + short(stmt.buffer.dtype))
-            self.out.write(f"{condition}{helper}({base}, {place}, {value});")
+            self.out.write(f"{condition}{helper}({base}, {index}, {value});")
         else:
-            self.out.write(f"{condition}{memory.element(self.emit, stmt)} = {value};")
+            self.out.write(f"{condition}{element(self.emit, stmt)} = {value};")
 
     def _in_two_steps(self, stmt: tir.BufferStore, lanes: int) -> None:
         """Read all lanes before one is written."""
@@ -120,8 +96,7 @@ class StatementWriter(Dispatcher[None]):
             self._let_pointer(var, self.emit.text(stmt.value, UNARY))
         else:
             self.emit.define(var, self.emit.text(stmt.value))
-            if self.emit.facts.is_non_negative(stmt.value):
-                self.emit.facts.non_negative.add(var)
+            self.emit.learn(var, stmt.value)
         self.visit(stmt.body)
 
     def _let_pointer(self, var: Var, value: str) -> None:
@@ -136,22 +111,13 @@ class StatementWriter(Dispatcher[None]):
         outer = self.emit.operator, self.emit.device
         if stmt.attr_key == "operator" and isinstance(stmt.value, StringImm):
             self.emit.operator = stmt.value.value
-        if (pointer := volatile_pointer(stmt)) is not None:
-            self.emit.volatile.add(pointer)
         if stmt.attr_key == "device_type":
             self.emit.device = self.emit.text(stmt.value), self.emit.device[1]
         elif stmt.attr_key == "device_id":
             self.emit.device = self.emit.device[0], self.emit.text(stmt.value)
-        self._import(stmt.attr_key, stmt.value)
+        self.note_attribute(stmt)
         self.visit(stmt.body)
         self.emit.operator, self.emit.device = outer
-
-    def _import(self, key: str, value: Any) -> None:
-        """Record code that a pragma imports."""
-        if key in ("pragma_import_c", "import_c"):
-            self.emit.file.imported.append(str(getattr(value, "value", value)))
-        elif key in ("pragma_import_llvm", "import_llvm"):
-            raise self.out.unsupported("LLVM text (import_llvm) cannot be included in C code")
 
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> None:
         self.emit.exits.needs_status("contains an assertion")
@@ -160,39 +126,17 @@ class StatementWriter(Dispatcher[None]):
         raise_error(self.emit, failed, stmt.message)
         self.visit(stmt.body)
 
-    def visit_IfThenElse(self, stmt: tir.IfThenElse) -> None:
-        self.emit.begin_statement(stmt.condition)
-        self.out.write(f"if ({self.emit.text(stmt.condition)}) {{")
-        self.indented(stmt.then_case)
-        if stmt.else_case is not None:
-            self.out.write("} else {")
-            self.indented(stmt.else_case)
-        self.out.write("}")
-
-    def indented(self, stmt: tir.Stmt) -> None:
-        """Write a statement one step deeper."""
-        with self.out.deeper():
-            self.visit(stmt)
-
-    def visit_While(self, stmt: tir.While) -> None:
-        self.emit.begin_statement(stmt.condition)
-        self.out.write("while (1) {")
-        with self.out.deeper():
-            self.out.write(f"if (!({self.emit.text(stmt.condition)})) break;")
-            self.visit(stmt.body)
-        self.out.write("}")
-
     def visit_For(self, loop: tir.For) -> None:
         if loop.kind in (tir.ForKind.VECTORIZED, tir.ForKind.THREAD_BINDING):
             raise self.out.unsupported(f"loop '{loop.loop_var.name}' is of kind {loop.kind.name}")
         for key, value in loop.annotations.items():
-            self._import(key, value)
+            self.import_source(key, value)
         emit = self.emit
         emit.begin_statement(loop.min, loop.extent)
         kind = c_type(loop.loop_var.dtype)
         name = emit.names[loop.loop_var] = self.out.fresh(loop.loop_var.name)
         start = emit.text(loop.min)
-        stop = self._end(loop, kind)
+        stop = self.loop_end(loop, kind)
         if emit.facts.is_non_negative(loop.min):
             emit.facts.non_negative.add(loop.loop_var)
         if self._runs_in_parallel(loop):
@@ -206,24 +150,7 @@ class StatementWriter(Dispatcher[None]):
         if loop.kind is tir.ForKind.UNROLLED and isinstance(loop.extent, IntImm):
             self.out.write(f"TS_UNROLL({loop.extent.value})")
             emit.file.uses_unroll = True
-        self.out.write(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name}) {{")
-        self.indented(loop.body)
-        self.out.write("}")
-
-    def _end(self, loop: tir.For, kind: str) -> str:
-        """Return the bound of a loop's variable, as the condition of the loop needs it."""
-        emit = self.emit
-        if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
-            stop = constant(loop.min.value + loop.extent.value, loop.loop_var.dtype)
-        elif isinstance(loop.min, IntImm) and loop.min.value == 0:
-            stop = emit.text(loop.extent, SHIFT)
-        else:
-            stop = f"{emit.text(loop.min, SUM)} + {emit.text(loop.extent, PRODUCT)}"
-        if isinstance(loop.extent, (IntImm, Var)):
-            return stop
-        end = self.out.fresh(loop.loop_var.name + "_end")
-        self.out.write(f"const {kind} {end} = {stop};")
-        return end
+        self.loop(loop, kind, name, start, stop)
 
     def _captured(self, loop: tir.For) -> list[Var]:
         """Return the variables of the function that the body of a loop uses."""
@@ -280,40 +207,6 @@ class StatementWriter(Dispatcher[None]):
             f"{name} == NULL", "-1", f'TVMFFIErrorSetRaisedFromCStr("MemoryError", {text});'
         )
 
-    def visit_AllocateConst(self, stmt: tir.AllocateConst) -> None:
-        var, element = stmt.buffer_var, stmt.dtype.element
-        given = stmt.data_or_idx
-        if isinstance(given, int):
-            given = self.emit.file.constants[given]
-        array = given.numpy() if hasattr(given, "numpy") else numpy.asarray(given)
-        if array.dtype != element.numpy():
-            raise self.out.unsupported(f"constant of {array.dtype} where {stmt.dtype} is declared")
-        self.emit.names[var] = self.emit.file.constant_array(identifier(var.name), array, element)
-        self.emit.pointer_types[var] = element
-        self.visit(stmt.body)
-
-    def visit_DeclBuffer(self, stmt: tir.DeclBuffer) -> None:
-        self.visit(stmt.body)
-
 
 def _stores_packed_elements(body: tir.Stmt) -> bool:
     return any(is_packed(store.buffer.dtype) for store in stores(body))
-
-
-def pointed_dtype(var: Var) -> DataType | None:
-    """Return the element type of a pointer variable; None for `void*`."""
-    annotation = var.type_annotation
-    if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
-        dtype = annotation.element_type.dtype.element
-        return None if dtype.is_void else dtype
-    return None
-
-
-def _overlaps(stmt: tir.BufferStore) -> bool:
-    """True if a vector store reads its own buffer at other indices than those it writes."""
-    index = stmt.indices[0] if stmt.indices else None
-    for load in loads(stmt.value):
-        if load.buffer.data is stmt.buffer.data:
-            if load.buffer is not stmt.buffer or not structural_equal(load.indices[0], index):
-                return True
-    return False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilesmith.codegen.c.dialect import c_type, identifier
 from tilesmith.codegen.c.file_text import FileText
-from tilesmith.codegen.c.helpers import c_type, identifier
-from tilesmith.codegen.c.library import LIBRARY
+from tilesmith.codegen.c_family.library import LIBRARY
 from tilesmith.codegen.facts import constant_bytes
 from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.ir import Call, GlobalVar, StringImm

@@ -1,14 +1,14 @@
-"""Generates source for GPUs: kernels → CUDA C or OpenCL C, from one writer of C-like text.
+"""Generates source for GPUs: kernels → CUDA C or OpenCL C.
 
-A dialect is a table (`dialect`, filled in by `cuda` and `opencl`). The parts, each using only those
-below it:
+What they share with C is `codegen.c_family`. A dialect is a table (`dialect`, filled in by `cuda`
+and `opencl`). The parts, each using only those below it:
 
     code             a module's code and its formats; `nvrtc` compiles CUDA C, `cubin` reads results
     module           a module: its functions, and the parts of the file that they ask for
     kernels          one kernel: head, threads, shared memory;  `limits` are checked before
     statements       statements;  vectors: stores and loads of several lanes
        |
-    expressions, arithmetic, conversions, intrinsics, memory
+    expressions, conversions, intrinsics, memory
        |             rules, entered into the tables of `rules`
     tensor_cores, warpgroups, fragments, async_copies, atomics, warps, foreign_operators
        |             rules of the operators of devices, by `device_calls` of functions around PTX:

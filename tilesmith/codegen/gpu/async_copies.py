@@ -1,26 +1,19 @@
-"""Rules of copies in the background, and of barriers in shared memory.
+"""Rules of copies in the background.
 
-OpenCL C has neither: there a copy is done at once, which is right wherever the copy in the
+OpenCL C has none: there a copy is done at once, which is right wherever the copy in the
 background is, and groups and waits are nothing.
 """
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, OR, UNARY, Piece
 from tilesmith.codegen.gpu.copy_functions import (
-    ARRIVE,
-    ARRIVE_AFTER_COPIES,
-    ARRIVE_EXPECTING,
     BULK_COPY,
     COMMIT_GROUP,
-    INIT_BARRIER,
-    INIT_BARRIER_90,
-    WAIT_BARRIER,
-    WAIT_BARRIER_90,
     copy_function,
     wait_group_function,
 )
 from tilesmith.codegen.gpu.device_calls import (
-    architecture_of,
     call_function,
     constant,
     name_of,
@@ -28,7 +21,8 @@ from tilesmith.codegen.gpu.device_calls import (
     pointer_scope,
     rely_on_alignment,
 )
-from tilesmith.codegen.gpu.rules import ATOM, CHOICE, OR, UNARY, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
+from tilesmith.codegen.gpu.shared_barriers import barrier_address
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr
 from tilesmith.ir.operators import is_const
@@ -39,7 +33,6 @@ from tilesmith.tir.stmt import AttrStmt, Stmt
 
 __all__ = ["begin_wait", "end_group", "queues_of_copies"]
 
-MOST_BARRIERS = 64
 _BULK_BYTES = 16
 _UNITS = {4: "uint", 8: "uint2", 16: "uint4"}
 
@@ -106,6 +99,18 @@ def _nothing(emit: Values, call: Call) -> Piece:
     return "", ATOM
 
 
+@handles("ptx_cp_async_bulk", dialect="cuda")
+def _copy_bulk(emit: Values, call: Call) -> Piece:
+    count = call.args[4]
+    if isinstance(count, IntImm) and (count.value % _BULK_BYTES or count.value <= 0):
+        raise emit.out.unsupported(
+            f"ptx_cp_async_bulk copies whole pieces of {_BULK_BYTES} bytes, not {count.value} bytes"
+        )
+    _rely_on_alignment(emit, call, _BULK_BYTES)
+    arguments = [*_places(emit, call), emit.text(count), barrier_address(emit, call, 5)]
+    return call_function(emit, name_of(call), BULK_COPY, *arguments)
+
+
 # Attributes of pipelines: groups and waits that InjectPTXAsyncCopy leaves.
 
 
@@ -152,97 +157,6 @@ def _pending(emit: Values, count: PrimExpr) -> int:
     reason = f"the number of groups that may be pending is not constant: {count}"
     record_fallback("copies", f"kernel '{emit.out.name}'", reason)
     return 0
-
-
-# Barriers in shared memory.
-
-
-@handles("create_barriers", dialect="cuda")
-def _create_barriers(emit: Values, call: Call) -> Piece:
-    """Declare barriers, and a variable with the parity of the phase of each."""
-    count = constant(emit, call, 0, "the number of barriers")
-    if not 0 < count <= MOST_BARRIERS:
-        raise emit.out.unsupported(f"a kernel has 1 to {MOST_BARRIERS} barriers, not {count}")
-    if emit.barriers:
-        raise emit.out.unsupported("create_barriers is called twice; create all at once")
-    emit.barriers = emit.out.fresh("barriers")
-    emit.phases = emit.out.fresh("phases")
-    emit.out.top.append(f"  __shared__ unsigned long long {emit.barriers}[{count}];")
-    emit.out.top.append(f"  unsigned long long {emit.phases} = 0;")
-    return "", ATOM
-
-
-def _barrier(emit: Values, call: Call, which: int = 0) -> str:
-    if not emit.barriers:
-        raise emit.out.unsupported(f"'{name_of(call)}' comes before create_barriers")
-    return f"&{emit.barriers}[{emit.text(call.args[which])}]"
-
-
-def _is_new(emit: Values) -> bool:
-    return architecture_of(emit.arch) >= 90
-
-
-@handles("ptx_init_barrier_thread_count", dialect="cuda")
-def _init_barrier(emit: Values, call: Call) -> Piece:
-    function = INIT_BARRIER_90 if _is_new(emit) else INIT_BARRIER
-    arguments = _barrier(emit, call), emit.text(call.args[1])
-    return call_function(emit, name_of(call), function, *arguments)
-
-
-@handles("ptx_arrive_barrier", dialect="cuda")
-def _arrive(emit: Values, call: Call) -> Piece:
-    return call_function(emit, name_of(call), ARRIVE, _barrier(emit, call))
-
-
-@handles("ptx_arrive_barrier_expect_tx", dialect="cuda")
-def _arrive_expecting(emit: Values, call: Call) -> Piece:
-    arguments = _barrier(emit, call), emit.text(call.args[1])
-    return call_function(emit, name_of(call), ARRIVE_EXPECTING, *arguments)
-
-
-@handles("ptx_cp_async_barrier", dialect="cuda")
-def _copies_at_barrier(emit: Values, call: Call) -> Piece:
-    return call_function(emit, name_of(call), ARRIVE_AFTER_COPIES, _barrier(emit, call))
-
-
-@handles("ptx_cp_async_bulk", dialect="cuda")
-def _copy_bulk(emit: Values, call: Call) -> Piece:
-    count = call.args[4]
-    if isinstance(count, IntImm) and (count.value % _BULK_BYTES or count.value <= 0):
-        raise emit.out.unsupported(
-            f"ptx_cp_async_bulk copies whole pieces of {_BULK_BYTES} bytes, not {count.value} bytes"
-        )
-    _rely_on_alignment(emit, call, _BULK_BYTES)
-    arguments = [*_places(emit, call), emit.text(count), _barrier(emit, call, 5)]
-    return call_function(emit, name_of(call), BULK_COPY, *arguments)
-
-
-@handles("ptx_wait_barrier", dialect="cuda")
-def _wait_barrier(emit: Values, call: Call) -> Piece:
-    """Wait for the phase that follows the one waited for last."""
-    number = emit.text(call.args[0])
-    shift = number if isinstance(call.args[0], IntImm) else f"({number})"
-    function = WAIT_BARRIER_90 if _is_new(emit) else WAIT_BARRIER
-    parity = f"(unsigned)({emit.phases} >> {shift}) & 1"
-    text, _ = call_function(emit, name_of(call), function, _barrier(emit, call), parity)
-    emit.out.write(text + ";")
-    return f"{emit.phases} ^= 1ull << {shift}", 2
-
-
-_BARRIERS = (
-    "create_barriers", "ptx_init_barrier_thread_count", "ptx_arrive_barrier",
-    "ptx_arrive_barrier_expect_tx", "ptx_cp_async_barrier", "ptx_cp_async_bulk",
-    "ptx_wait_barrier",
-)  # fmt: skip
-
-
-@handles(*_BARRIERS, dialect="opencl")
-def _refuse(emit: Values, call: Call) -> Piece:
-    raise emit.out.unsupported(
-        f"'{name_of(call)}' needs barriers in shared memory, which OpenCL C has not",
-        "use groups of copies (ptx_cp_async, ptx_commit_group, ptx_wait_group) with "
-        "tvm_storage_sync, or build for 'cuda'",
-    )
 
 
 # Guarded loads into registers.

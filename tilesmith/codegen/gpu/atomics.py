@@ -6,9 +6,10 @@ values are replaced by a loop of compare-and-exchange, those of 16 bits inside o
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.dialect import short
+from tilesmith.codegen.c_family.pieces import ATOM, UNARY, Piece
 from tilesmith.codegen.gpu.device_calls import pointer_scope, require
-from tilesmith.codegen.gpu.dialect import short
-from tilesmith.codegen.gpu.rules import ATOM, UNARY, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType

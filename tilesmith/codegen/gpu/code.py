@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesmith.codegen.gpu.cuda import DEFAULT_ARCH
-from tilesmith.codegen.gpu.module import emit_with_alignments
+from tilesmith.codegen.gpu.module import emit_kernels
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.ir import IRModule
 from tilesmith.target import Target
@@ -16,7 +16,7 @@ def generate_cuda(module: IRModule, target: Target, opt_level: int | None = None
     """Return kernels as CUDA C (format "cu"); NVRTC makes "ptx" and "cubin" when they are asked
     for.
     """
-    source, alignments = emit_with_alignments(module, target)
+    source, alignments, tensor_maps = emit_kernels(module, target)
     arch = str(target.attrs.get("arch") or DEFAULT_ARCH)
     is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
     options = ("--use_fast_math",) if is_fast else ()
@@ -28,13 +28,15 @@ def generate_cuda(module: IRModule, target: Target, opt_level: int | None = None
         },
         advice="save('kernels.cu') for nvcc, or get_source('cubin')",
         alignments=alignments,
+        tensor_maps=tensor_maps,
     )
 
 
 def generate_opencl(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
     """Return kernels as OpenCL C (format "cl")."""
-    source, alignments = emit_with_alignments(module, target)
-    return Code({"cl": source}, advice="save('kernels.cl')", alignments=alignments)
+    kernels = emit_kernels(module, target)
+    advice = "save('kernels.cl')"
+    return Code({"cl": kernels.source}, advice=advice, alignments=kernels.alignments)
 
 
 def describe_cuda() -> str:

@@ -1,13 +1,12 @@
-"""Defines rules of conversions: casts, and the bits of a value as another type."""
+"""Defines the rule of the bits of a value as another type."""
 
 from __future__ import annotations
 
-from tilesmith.codegen.gpu.dialect import short
-from tilesmith.codegen.gpu.rules import ATOM, EQUAL, UNARY, Piece, handles, handles_node
+from tilesmith.codegen.c_family.dialect import short
+from tilesmith.codegen.c_family.pieces import ATOM, UNARY, Piece
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import Call, Cast
-from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.packed_elements import is_packed
+from tilesmith.ir import Call
 
 _CUDA_BITS = {
     ("f32", "i32"): "__float_as_int", ("i32", "f32"): "__int_as_float",
@@ -16,35 +15,6 @@ _CUDA_BITS = {
     ("f16", "u16"): "__half_as_ushort", ("u16", "f16"): "__ushort_as_half",
     ("bf16", "u16"): "__bfloat16_as_ushort", ("u16", "bf16"): "__ushort_as_bfloat16",
 }  # fmt: skip
-
-
-@handles_node(Cast)
-def _cast(emit: Values, expr: Cast) -> Piece:
-    source, target = expr.value.dtype.element, expr.dtype.element
-    if source is target:
-        return emit.piece(expr.value)
-    if emit.is_narrow(target):
-        inner = emit.widened(expr.value, UNARY)
-        if source.bits >= 32 and source != "float32":  # a float would round a first time
-            emit.file.use(DataType("float64"))
-            odd = emit.file.helper("f64_to_odd_f32")
-            inner = f"{odd}({inner if source.is_float else '(double)' + inner})"
-        elif not source.is_float:
-            inner = f"(float){inner}"
-        return emit.shortened(inner, expr.dtype)
-    if emit.is_narrow(source):
-        inner = emit.widened(expr.value)
-        return (inner, ATOM) if target == "float32" else _converted(emit, target, inner)
-    return _converted(emit, target, emit.text(expr.value, UNARY))
-
-
-def _converted(emit: Values, target: DataType, inner: str) -> Piece:
-    if target.is_bool:
-        return f"{inner} != 0", EQUAL
-    if is_packed(target):
-        kind = emit.dialect.types["i32"]
-        return f"{emit.file.helper('wrap_' + short(target))}(({kind}){inner})", ATOM
-    return f"({emit.type(target)}){inner}", UNARY
 
 
 @handles("reinterpret")

@@ -11,7 +11,7 @@ from tilesmith.codegen.gpu.device_functions import SHARED_ADDRESS, DeviceFunctio
 __all__ = [
     "ARRIVE", "ARRIVE_AFTER_COPIES", "ARRIVE_EXPECTING", "BULK_COPY", "COMMIT_GROUP",
     "INIT_BARRIER", "INIT_BARRIER_90", "WAIT_BARRIER", "WAIT_BARRIER_90", "copy_function",
-    "wait_group_function",
+    "tensor_copy_function", "wait_group_function",
 ]  # fmt: skip
 
 _SHARED = (SHARED_ADDRESS,)
@@ -65,6 +65,26 @@ BULK_COPY = ptx_function(
     memory=True,
     calls=_SHARED,
 )
+
+
+def tensor_copy_function(axes: int) -> DeviceFunction:
+    """Return the copy of a box of a tensor that a tensor map describes; the box's place is given
+    along the axis of neighbours first.
+    """
+    places = [f"x{axis}" for axis in range(axes)]
+    names = ", ".join([f"%{2 + axis}" for axis in range(axes)])
+    return ptx_function(
+        f"copy_tensor_{axes}d",
+        ["void* target", "const void* map", "void* barrier", *[f"int {one}" for one in places]],
+        f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        f"[%0], [%1, {{{names}}}], [%{2 + axes}];",
+        (),
+        ['"r"(shared_address(target))', '"l"(map)', *[f'"r"({one})' for one in places], _BARRIER],
+        architecture=90,
+        memory=True,
+        calls=_SHARED,
+    )
+
 
 INIT_BARRIER = ptx_function(
     "init_barrier", ("void* barrier", "unsigned threads"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.c_family.dialect import C_KEYWORDS
+from tilesmith.codegen.c_family.library import LIBRARY
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["CUDA", "DEFAULT_ARCH"]
@@ -55,7 +57,7 @@ _HELPERS = {
 {inline} double mul_alone(double a, double b) {{ return __dmul_rn(a, b); }}""",
 }
 
-CUDA = Dialect(
+CUDA = DeviceDialect(
     name="cuda",
     title="CUDA C",
     types={
@@ -64,7 +66,7 @@ CUDA = Dialect(
         "u64": "unsigned long long", "f32": "float", "f64": "double", "f16": "__half",
         "bf16": "__nv_bfloat16",
     },
-    suffixes={"u32": "u", "i64": "LL", "u64": "ULL"},
+    numbers={"u32": "{}u", "i64": "{}LL", "u64": "{}ULL"},
     vector_names={
         "signed char": "char", "unsigned char": "uchar", "unsigned short": "ushort",
         "unsigned int": "uint", "long long": "longlong", "unsigned long long": "ulonglong",
@@ -82,10 +84,8 @@ CUDA = Dialect(
     inline="static __device__ __forceinline__",
     restrict="__restrict__ ",
     shared="__shared__ __align__({bytes}) {type} {name}[{count}];",
-    constant="static __device__ const",
+    constant="static __device__ const {type} {name}[{count}]",
     barriers={"shared": "__syncthreads()", "warp": "__syncwarp()"},
-    infinity="INFINITY",
-    nan="NAN",
     headers={"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"},
     to_float={"f16": "__half2float", "bf16": "__bfloat162float"},
     from_float={"f16": "__float2half_rn", "bf16": "__float2bfloat16_rn"},
@@ -107,7 +107,9 @@ CUDA = Dialect(
         "blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535,
     },
     helpers=_HELPERS,
-    keywords=_KEYWORDS,
+    extremes=frozenset({"i32", "u32", "i64", "u64"}),
+    shifts_round_down=True,
+    keywords=C_KEYWORDS | LIBRARY | _KEYWORDS,
     prologue="""#ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
+from tilesmith.codegen.c_family.pieces import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
-from tilesmith.codegen.gpu.rules import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
-from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.tensor_copies import pointer_base
 
 __all__ = [
     "architecture_of", "call_function", "constant", "pointed_element", "pointer", "pointer_scope",
@@ -120,21 +120,9 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
     return f"({emit.dialect.memory_type(element)}*){emit.text(arg, UNARY)} + ({moved})"
 
 
-def _base(arg: PrimExpr) -> Var | None:
-    """Return the variable from which a pointer is computed; None where there is none."""
-    if isinstance(arg, BufferLoad):
-        return arg.buffer.data
-    if isinstance(arg, Var):
-        return arg
-    for inner in arg.args if isinstance(arg, Call) else ():
-        if inner.dtype.is_handle or isinstance(inner, BufferLoad):
-            return _base(inner)
-    return None
-
-
 def pointer_scope(arg: PrimExpr) -> str:
     """Return the scope of the memory behind a pointer: "global" where it names none."""
-    base = _base(arg)
+    base = pointer_base(arg)
     return "global" if base is None else base.storage_scope or "global"
 
 
@@ -142,6 +130,6 @@ def rely_on_alignment(emit: Values, arg: PrimExpr, size: int) -> None:
     """Note that an instruction relies on the alignment of the memory behind a pointer: the offset
     in it is up to the kernel, its begin to the one who launches.
     """
-    base = _base(arg)
+    base = pointer_base(arg)
     if base is not None:
         emit.rely_on_alignment(base, size)

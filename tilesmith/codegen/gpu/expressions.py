@@ -1,56 +1,15 @@
-"""Defines rules of leaves, bindings, vectors, and of calls by the operator's own rule."""
+"""Defines rules of texts, variables, bindings and vectors in dialects for devices."""
 
 from __future__ import annotations
 
-from tilesmith.codegen.c.helpers import c_string
+from tilesmith.codegen.c_family.dialect import c_string
+from tilesmith.codegen.c_family.pieces import ATOM, PRODUCT, SUM, Piece
 from tilesmith.codegen.facts import constant_value, may_fault
-from tilesmith.codegen.gpu.rules import (
-    ATOM,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles_node,
-    operator_rule,
-)
+from tilesmith.codegen.gpu.rules import handles_node
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import (
-    Broadcast,
-    Call,
-    FloatImm,
-    GlobalVar,
-    IntImm,
-    Let,
-    Node,
-    PrimExpr,
-    Ramp,
-    Shuffle,
-    SizeVar,
-    StringImm,
-    Var,
-)  # fmt: skip
+from tilesmith.ir import Broadcast, IntImm, Let, PrimExpr, Ramp, Shuffle, SizeVar, StringImm, Var
 
 # -- leaves
-
-
-@handles_node(Node)
-def _unknown(emit: Values, node: Node) -> Piece:
-    raise emit.out.unsupported(
-        f"{type(node).__name__} has no translation into {emit.dialect.title}",
-        "lowering removes blocks and tensor expressions before code is generated",
-    )
-
-
-@handles_node(IntImm)
-def _intimm(emit: Values, expr: IntImm) -> Piece:
-    return emit.dialect.constant_text(expr.value, expr.dtype), ATOM if expr.value >= 0 else UNARY
-
-
-@handles_node(FloatImm)
-def _floatimm(emit: Values, expr: FloatImm) -> Piece:
-    emit.file.use(expr.dtype)
-    written = emit.dialect.constant_text(expr.value, expr.dtype)
-    return written, UNARY if written[0] in "-(" else ATOM
 
 
 @handles_node(StringImm)
@@ -87,9 +46,7 @@ def _let(emit: Values, let: Let) -> Piece:
     outer, emit.lane = emit.lane, None
     emit.define(let.var, emit.text(let.value))
     emit.lane = outer
-    emit.facts.multiple[let.var] = emit.facts.multiple_of(let.value)
-    if emit.facts.is_non_negative(let.value):
-        emit.facts.non_negative.add(let.var)
+    emit.learn(let.var, let.value)
     return emit.piece(let.body)
 
 
@@ -146,29 +103,3 @@ def _shuffle(emit: Values, shuffle: Shuffle) -> Piece:
     picked = emit.text(index)
     emit.lane = outer
     return f"{elements}[{picked}]", ATOM
-
-
-# -- calls
-
-
-@handles_node(Call)
-def _call(emit: Values, call: Call) -> Piece:
-    if isinstance(call.op, GlobalVar):
-        return _call_function(emit, call)
-    rule = operator_rule(call.op.name, emit.dialect.name)
-    if rule is None:
-        raise emit.out.unsupported(
-            f"operator '{call.op.name}' has no translation into {emit.dialect.title}"
-        )
-    return rule(emit, call)
-
-
-def _call_function(emit: Values, call: Call) -> Piece:
-    name = call.op.name_hint
-    if name not in emit.functions:
-        raise emit.out.unsupported(
-            f"it calls '{name}', which is not a function of the device",
-            "inline it, or call source of your own: T.call_extern with the pragma import_c",
-        )
-    arguments = ", ".join([emit.text(arg) for arg in call.args])
-    return f"{emit.dialect.identifier(name)}({arguments})", ATOM

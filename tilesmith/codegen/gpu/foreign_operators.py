@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import Piece
 from tilesmith.codegen.gpu.device_calls import name_of
-from tilesmith.codegen.gpu.rules import Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call
 

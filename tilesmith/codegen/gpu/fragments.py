@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.codegen.c_family.pieces import Piece
 from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.gpu.device_calls import (
     call_function,
@@ -18,7 +19,7 @@ from tilesmith.codegen.gpu.device_calls import (
     rely_on_alignment,
 )
 from tilesmith.codegen.gpu.mma_functions import MmaError
-from tilesmith.codegen.gpu.rules import Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.wmma_functions import (
     Fragment,

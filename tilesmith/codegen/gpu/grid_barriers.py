@@ -9,9 +9,10 @@ CUDA's headers would do, but these need the headers of its C++ library.)
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import ATOM, Piece
 from tilesmith.codegen.gpu.device_calls import call_function
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
-from tilesmith.codegen.gpu.rules import ATOM, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call
 

@@ -1,66 +1,23 @@
-"""Defines the small functions that a file includes where its code needs them, for all dialects.
+"""Defines the small functions that a file for a device includes where its code needs them, beside
+those of all of C's family.
 
-Texts have `{inline}` for what stands before a function, `{type}`, `{short}` and `{unsigned}` for
-those by dtype, `{space}` for an address space, `{u32}` and its like for types.
+Texts have the words in braces that `c_family.helpers` names.
 """
 
 from __future__ import annotations
 
 import re
 
-from tilesmith.codegen.c.small_types import small_type_helper
-from tilesmith.codegen.gpu.dialect import Dialect, short
+from tilesmith.codegen.c_family.helpers import HELPERS_BY_TYPE, SCALE_ROUNDED, helper_words
+from tilesmith.codegen.c_family.small_types import small_type_helper
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
 
 __all__ = ["helper_text"]
 
-_BY_TYPE = {
-    # the smallest number divided by -1 would overflow
-    "truncdiv": """
-{inline} {type} truncdiv_{short}({type} a, {type} b) {{
-  return b == -1 ? ({type})(0 - ({unsigned})a) : ({type})(a / b);
-}}""",
-    "truncmod": """
-{inline} {type} truncmod_{short}({type} a, {type} b) {{
-  return b == -1 ? ({type})0 : ({type})(a % b);
-}}""",
-    "floordiv": """
-{inline} {type} floordiv_{short}({type} a, {type} b) {{
-  if (b == -1) return ({type})(0 - ({unsigned})a);
-  const {type} quotient = ({type})(a / b), rest = ({type})(a % b);
-  return ({type})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
-}}""",
-    "floormod": """
-{inline} {type} floormod_{short}({type} a, {type} b) {{
-  if (b == -1) return 0;
-  const {type} rest = ({type})(a % b);
-  return ({type})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
-}}""",
-    # keeps the first operand unless the second is strictly better: NaN stays where it comes first
-    "min": """
-{inline} {type} min_{short}({type} a, {type} b) {{ return b < a ? b : a; }}""",
-    "max": """
-{inline} {type} max_{short}({type} a, {type} b) {{ return b > a ? b : a; }}""",
-    "pow": """
-{inline} {type} pow_{short}({type} base, {type} exponent) {{
-  {type} result = 1;{negative}
-  for (; exponent; exponent = ({type})(exponent / 2)) {{
-    if (exponent % 2) result = ({type})(result * base);
-    base = ({type})(base * base);
-  }}
-  return result;
-}}""",
-}
-_NEGATIVE_POWER = """
-  if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));"""
-
 _FIXED = {
-    "scale_rounded": """
-{inline} {i64} scale_rounded({i64} value, {i64} factor, {i64} shift) {{
-  const {i64} product = value * factor;
-  return shift > 0 ? (product + (({i64})1 << (shift - 1))) >> shift : product << -shift;
-}}""",
+    "scale_rounded": SCALE_ROUNDED,
     # a float whose last bit says whether anything was lost: rounding it again rounds once
     "f64_to_odd_f32": """// needs: f32_bits bits_f32
 {inline} float f64_to_odd_f32(double value) {{
@@ -88,30 +45,22 @@ _C_WORDS = {
 
 
 def helper_text(
-    name: str, dialect: Dialect, dtype: DataType | None = None, space: str = ""
+    name: str, dialect: DeviceDialect, dtype: DataType | None = None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text of a helper, and the names of the helpers and headers that it needs."""
-    words = dict(dialect.types)
-    words |= {"inline": dialect.inline, "space": space}
-    if dtype is not None:
-        kind = dialect.type(dtype)
-        signed = dtype.element if dtype.is_uint else DataType(f"uint{max(8, dtype.bits)}")
-        unsigned = dialect.type(signed) if dtype.is_integer else kind
-        negative = "" if dtype.is_uint else _NEGATIVE_POWER.format(type=kind)
-        words |= {"type": kind, "short": short(dtype), "unsigned": unsigned, "negative": negative}
     text = dialect.helpers.get(name) or _FIXED.get(name)
     if text is None and dtype is not None:
-        text = _BY_TYPE.get(name)
+        text = HELPERS_BY_TYPE.get(name)
     if text is None:
         text, needs = _small_types(name, dialect)
         return text.replace("static inline", dialect.inline), needs
     found = re.match(r"\s*// (?:needs|include): ([\w. ]+)\n", text)
     needs = tuple(found[1].split()) if found else ()
     text = text[found.end() :] if found else text
-    return text.strip("\n").format(**words), needs
+    return text.strip("\n").format(**helper_words(dialect, dtype)), needs
 
 
-def _small_types(name: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
+def _small_types(name: str, dialect: DeviceDialect) -> tuple[str, tuple[str, ...]]:
     """Return a helper of floats or integers below 8 bits: that of C with the dialect's words."""
     if name.startswith(("load_", "store_")):
         return _packed_access(name, dialect)
@@ -126,7 +75,7 @@ def _small_types(name: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     return text, needs
 
 
-def _packed_access(name: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
+def _packed_access(name: str, dialect: DeviceDialect) -> tuple[str, tuple[str, ...]]:
     """Return `load_i4_SPACE` or `store_i4_SPACE`. A store changes its byte in one atomic step where
     other threads may change the rest of it: in all memory but a thread's own.
     """

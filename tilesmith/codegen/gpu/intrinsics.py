@@ -5,61 +5,21 @@ Those of matrix units, asynchronous copies, atomic steps and warps have files of
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.codegen.c.bits import bitwise, bitwise_not, shift
-from tilesmith.codegen.c.library import MATH_H
+from tilesmith.codegen.c_family.expressions import text_argument
+from tilesmith.codegen.c_family.operators import lazy_choice, math_operator
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, COMPARE, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.grid_barriers import barrier_of_grid
-from tilesmith.codegen.gpu.rules import (
-    ATOM,
-    CHOICE,
-    COMPARE,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles,
-)  # fmt: skip
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values, whole_choice
 from tilesmith.codegen.gpu.warpgroups import fence_before_barrier
 from tilesmith.ir import Call, StringImm
 
-
-@handles(*MATH_H, "rsqrt", "exp10")
-def _math(emit: Values, call: Call) -> Piece:
-    return emit.function(call.op.name[4:], list(call.args), call.dtype)
-
-
-@handles("sigmoid")
-def _sigmoid(emit: Values, call: Call) -> Piece:
-    one = "1.0" if call.dtype.bits == 64 else "1.0f"
-    exp = emit.math_name("exp", call.dtype)
-    inner = f"{one} / ({one} + {exp}(-{emit.widened(call.args[0], UNARY)}))"
-    return emit.shortened(inner, call.dtype)[0], ATOM if emit.is_narrow(call.dtype) else PRODUCT
-
-
-@handles("pow")
-def _pow(emit: Values, call: Call) -> Piece:
-    if call.dtype.is_float:
-        return emit.function("pow", list(call.args), call.dtype)
-    helper = emit.file.helper("pow", call.dtype.element)
-    return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
-
-
-@handles("ldexp")
-def _ldexp(emit: Values, call: Call) -> Piece:
-    value, power = emit.widened(call.args[0]), emit.text(call.args[1])
-    return emit.shortened(f"{emit.math_name('ldexp', call.dtype)}({value}, {power})", call.dtype)
+handles("rsqrt", "exp10")(math_operator)
 
 
 @handles("isnan", "isinf", "isfinite")
 def _classify(emit: Values, call: Call) -> Piece:
     return f"(bool){call.op.name[4:]}({emit.widened(call.args[0])})", UNARY
-
-
-handles("bitwise_and", "bitwise_or", "bitwise_xor")(bitwise)
-handles("bitwise_not")(bitwise_not)
-handles("shift_left", "shift_right")(shift)
 
 
 @handles("popcount", "clz")
@@ -82,29 +42,7 @@ def _count_bits(emit: Values, call: Call) -> Piece:
     return f"({emit.type(call.dtype)})({name}({value}){less})", UNARY
 
 
-@handles("large_uint_imm")
-def _large_uint(emit: Values, call: Call) -> Piece:
-    low, high = [arg.value for arg in call.args]  # type: ignore[attr-defined]
-    return f"{(high << 32) | low}{emit.dialect.suffixes['u64']}", ATOM
-
-
-@handles("q_multiply_shift")
-def _q_multiply_shift(emit: Values, call: Call) -> Piece:
-    x, y, q, s = [emit.text(arg, SUM) for arg in call.args]
-    helper = emit.file.helper("scale_rounded")
-    return f"({emit.type(call.dtype)}){helper}({x}, {y}, {q} + {s})", UNARY
-
-
-@handles("q_multiply_shift_per_axis")
-def _q_multiply_shift_per_axis(emit: Values, call: Call) -> Piece:
-    x, y, left, right, q, is_left, is_right = [emit.text(arg, UNARY) for arg in call.args]
-    helper = emit.file.helper("scale_rounded")
-    value = f"({emit.dialect.types['i64']}){x} << ({is_left} ? {left} : 0)"
-    shift = f"{q} + ({is_right} ? {right} : 0)"
-    return f"({emit.type(call.dtype)}){helper}({value}, {y}, {shift})", UNARY
-
-
-# -- choice and hints
+# -- choice
 
 
 @handles("if_then_else")
@@ -113,19 +51,8 @@ def _if_then_else(emit: Values, call: Call) -> Piece:
     loaded = emit.loaded.get(id(call))
     if loaded is not None and emit.lane is not None:
         return loaded.parts[emit.lane], ATOM
-    condition, true, false = whole_choice(call)
     name = emit.out.fresh("chosen")  # before the arms, which may hold choices of their own
-    chosen = emit.text(condition)
-    arms = [emit.arm(arm) for arm in (true, false)]
-    if not arms[0][0] and not arms[1][0]:
-        return emit.choice(condition, true, false)
-    emit.out.write(f"{emit.type(call.dtype)} {name};")
-    emit.out.write(f"if ({chosen}) {{")
-    for number, (lines, value) in enumerate(arms):
-        emit.out.lines += lines
-        emit.out.write(f"  {name} = {value};")
-        emit.out.write("} else {" if number == 0 else "}")
-    return name, ATOM
+    return lazy_choice(emit, call.dtype, *whole_choice(call), name=name)
 
 
 @handles("checked")
@@ -142,12 +69,7 @@ def _checked(emit: Values, call: Call) -> Piece:
     return f"{emit.text(condition, UNARY)} ? {emit.text(value, CHOICE + 1)} : 0", CHOICE
 
 
-@handles("likely", "tvm_thread_invariant")
-def _hint(emit: Values, call: Call) -> Piece:
-    return emit.piece(call.args[0])
-
-
-@handles("assume", "undef", "type_annotation", "prefetch")
+@handles("prefetch")
 def _nothing(emit: Values, call: Call) -> Piece:
     return "0", ATOM
 
@@ -195,13 +117,6 @@ def _barrier(emit: Values, call: Call) -> Piece:
 
 
 # -- foreign functions
-
-
-def text_argument(emit: Values, arg: Any) -> str:
-    """Return a name given as an argument of a call."""
-    if not isinstance(arg, StringImm):
-        raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
-    return arg.value
 
 
 @handles("call_extern", "call_pure_extern")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.memory import pointed_dtype
 from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.limits import Extents, minimum_blocks
 from tilesmith.codegen.gpu.lines import Lines
-from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
+from tilesmith.codegen.gpu.statements import StatementWriter
+from tilesmith.codegen.gpu.tensor_maps import MAP_TYPE, declared_maps
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.warpgroups import multiplies_shared_memory
 from tilesmith.codegen.outcomes import ModuleOutcomes
@@ -14,6 +16,7 @@ from tilesmith.codegen.pointer_uses import pointer_uses
 from tilesmith.ir import Var
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.tensor_copies import tile_alignments
 
 __all__ = ["FunctionWriter", "returned_types"]
 
@@ -25,7 +28,7 @@ class FunctionWriter:
                  target: Target) -> None:  # fmt: skip
         self.name, self.symbol = name, symbol
         self.out = Lines(symbol, file)
-        self.out.kept.add("dynamic_shared")
+        self.out.kept |= {"dynamic_shared", MAP_TYPE}
         fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
         self.emit = Values(self.out, functions, fast)
         self.emit.arch = str(target.attrs.get("arch", ""))
@@ -35,7 +38,9 @@ class FunctionWriter:
 
     def kernel(self, function: PrimFunc, extents: Extents) -> str:
         """Return the text of a kernel, with a line about its threads above."""
+        self.emit.parameters = {var: at for at, var in enumerate(function.params)}
         parameters, body = self._content(function)
+        parameters += declared_maps(self.emit)
         if "dynamic_shared" in "\n".join(self.out.top):
             if self.dialect.name == "opencl":
                 parameters.append("__local uchar* dynamic_shared")
@@ -46,7 +51,8 @@ class FunctionWriter:
                 )
         head = self.dialect.kernel.format(bounds=self._bounds(function, extents))
         written = self._finished(f"{head} {self.symbol}", parameters, body)
-        return f"// {self.symbol}: {extents}\n{written}"
+        maps = [f"//   {name}: {one}\n" for one, name in self.emit.tensor_maps.items()]
+        return f"// {self.symbol}: {extents}\n{''.join(maps)}{written}"
 
     def function(self, function: PrimFunc, returns: str) -> str:
         """Return the text of a function of the device."""
@@ -70,6 +76,8 @@ class FunctionWriter:
         ]
         self.emit.queues = queues_of_copies(function.body)
         self.emit.multiplies_shared = multiplies_shared_memory(function.body)
+        for var, size in tile_alignments(function.body).items():
+            self.emit.rely_on_alignment(var, size)
         self.statements.visit(function.body)
         return parameters, [*self.out.top, *self.out.lines]
 

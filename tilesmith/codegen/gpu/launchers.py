@@ -25,6 +25,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilesmith.codegen.gpu.launch_maps import (
+    MAP_WORDS,
+    encoder_text,
+    map_arguments,
+    map_constants,
+)
 from tilesmith.codegen.llvm.compile import compile_text
 from tilesmith.codegen.llvm.dtypes import symbol
 from tilesmith.ir.expr import IntImm
@@ -53,6 +59,7 @@ from tilesmith.runtime.launch_layout import (
     RING_NAMES,
     SIZES,
 )  # fmt: skip
+from tilesmith.runtime.tensor_maps import TensorMap
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.features import llvm_machine
@@ -96,21 +103,25 @@ def launchers_of(
     functions: Sequence[PrimFunc],
     source: str,
     alignments: Mapping[str, Sequence[int]],
+    tensor_maps: Mapping[str, Sequence[TensorMap]] | None = None,
 ) -> Launchers:
     """Return the launchers of lowered kernels whose code, as text, is `source`; `alignments` has
-    the bytes to which the memory of their parameters has to be aligned, by the kernels' symbols.
+    the bytes to which the memory of their parameters has to be aligned, by the kernels' symbols,
+    and `tensor_maps` the tensors that launches describe.
     """
-    kernels = tuple([
-        kernel_record(function, alignments.get(str(function.attrs["global_symbol"]), ()))
-        for function in functions
-    ])  # fmt: skip
+    kernels, maps = [], tensor_maps or {}
+    for function in functions:
+        name = str(function.attrs["global_symbol"])
+        kernels.append(kernel_record(function, alignments.get(name, ()), maps.get(name, ())))
     words = repr((kind, kernels, source)).encode()
-    return Launchers(kind, kernels, hashlib.blake2b(words, digest_size=8).hexdigest())
+    return Launchers(kind, tuple(kernels), hashlib.blake2b(words, digest_size=8).hexdigest())
 
 
-def kernel_record(function: PrimFunc, alignments: Sequence[int] = ()) -> KernelRecord:
+def kernel_record(
+    function: PrimFunc, alignments: Sequence[int] = (), tensor_maps: Sequence[TensorMap] = ()
+) -> KernelRecord:
     """Return what launching a lowered kernel needs to know about it, given the bytes to which the
-    memory of its parameters has to be aligned.
+    memory of its parameters has to be aligned, and the tensors that a launch describes.
     """
     name = str(function.attrs["global_symbol"])
     for parameter in function.params:
@@ -132,7 +143,7 @@ def kernel_record(function: PrimFunc, alignments: Sequence[int] = ()) -> KernelR
     parameters = tuple([str(parameter.dtype) for parameter in function.params])
     names = tuple([parameter.name for parameter in function.params])
     needed = tuple(alignments) if any(alignments) else ()
-    return KernelRecord(name, parameters, tags, attributes, names, needed)
+    return KernelRecord(name, parameters, tags, attributes, names, needed, tuple(tensor_maps))
 
 
 def _cluster(function: PrimFunc) -> list[int] | None:
@@ -210,7 +221,8 @@ class _LauncherText:
             f"@name.array = internal constant {{ ptr, i64 }} {{ ptr @name, i64 {name_bytes} }}",
             "@launch.slot = internal global ptr null",
         ]
-        for number in range(len(kernels)):
+        for number, kernel in enumerate(kernels):
+            head += map_constants(number, kernel.tensor_maps)
             head.append(
                 f"@record.{number} = internal global {{ i64, ptr, [{RECORD_WORDS - 2} x ptr] }} "
                 f"{{ i64 {number}, ptr @{DESCRIPTOR_PREFIX}{digest}, "
@@ -218,14 +230,19 @@ class _LauncherText:
             )
         functions = [self._launcher(number) for number in range(len(kernels))]
         device_type = DEVICE_TYPES[self.launchers.kind]
-        return "\n".join([*head, _slow_text(), _fast_text(device_type), *functions, ""])
+        parts = [_slow_text(), _fast_text(device_type)]
+        if any(kernel.tensor_maps for kernel in kernels):
+            parts.append(encoder_text())
+        return "\n".join([*head, *parts, *functions, ""])
 
     def _launcher(self, number: int) -> str:
         """Return the function that unpacks the arguments of one kernel and launches it."""
         kernel = self.launchers.kernels[number]
         self.lines, self.count = [], 0
         count = len(kernel.parameters)
-        params = self.define(f"alloca [{max(1, count)} x ptr], align 8")
+        slots = max(1, count + len(kernel.tensor_maps))
+        params = self.define(f"alloca [{slots} x ptr], align 8")
+        maps = [self.define(f"alloca [{MAP_WORDS} x i64], align 64") for _ in kernel.tensor_maps]
         sizes = self.define(f"alloca [{len(SIZES)} x i64], align 8")
         pointers: dict[int, str] = {}
         for place, dtype in enumerate(kernel.parameters):
@@ -253,6 +270,17 @@ class _LauncherText:
             )
             self.write(f"ret i32 {refused}")
             self.lines.append("aligned:")
+        for place, (one, memory) in enumerate(zip(kernel.tensor_maps, maps)):
+            target = self.define(f"getelementptr ptr, ptr {params}, i64 {count + place}")
+            self.write(f"store ptr {memory}, ptr {target}, align 8")
+            described = map_arguments(number, place, one, pointers[one.parameter])
+            told = self.define(
+                f"call i32 @encode(ptr @record.{number}, i32 {device}, ptr {params}, "
+                f"ptr {sizes}, ptr {memory}, {described})"
+            )
+            is_encoded = self.define(f"icmp eq i32 {told}, 0")
+            self.write(f"br i1 {is_encoded}, label %encoded.{place}, label %refused.{place}")
+            self.lines += [f"refused.{place}:", f"  ret i32 {told}", f"encoded.{place}:"]
         status = self.define(
             f"call i32 @launch(ptr @record.{number}, i32 {device}, ptr {params}, ptr {sizes})"
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from tilesmith.codegen.facts import constant_bytes, constant_value
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
@@ -66,7 +66,7 @@ def thread_extents(function: PrimFunc) -> Extents:
     return Extents(found)
 
 
-def shared_memory_limit(target: Target, dialect: Dialect) -> int | None:
+def shared_memory_limit(target: Target, dialect: DeviceDialect) -> int | None:
     """Return the most bytes of shared memory that a block can have, dynamic memory included; None
     where it is not known.
     """
@@ -79,7 +79,7 @@ def shared_memory_limit(target: Target, dialect: Dialect) -> int | None:
 
 
 def check_limits(
-    symbol: str, function: PrimFunc, target: Target, dialect: Dialect, extents: Extents
+    symbol: str, function: PrimFunc, target: Target, dialect: DeviceDialect, extents: Extents
 ) -> None:
     """Raise CodegenError where a kernel asks for more than the target has."""
     _check_threads(symbol, target, dialect, extents)
@@ -90,7 +90,7 @@ def _refuse(symbol: str, what: str, limit: str, advice: str) -> CodegenError:
     return CodegenError(f"kernel '{symbol}': {what}; {limit}", notes=(advice,))
 
 
-def _check_threads(symbol: str, target: Target, dialect: Dialect, extents: Extents) -> None:
+def _check_threads(symbol: str, target: Target, dialect: DeviceDialect, extents: Extents) -> None:
     given = target.attrs.get("max_threads_per_block") or target.attrs.get("max_num_threads")
     most, threads = int(given or 1024), extents.threads()
     if threads is not None and threads > most:
@@ -115,7 +115,7 @@ def _check_threads(symbol: str, target: Target, dialect: Dialect, extents: Exten
             )
 
 
-def _check_shared(symbol: str, function: PrimFunc, target: Target, dialect: Dialect) -> None:
+def _check_shared(symbol: str, function: PrimFunc, target: Target, dialect: DeviceDialect) -> None:
     static: dict[str, int] = {}
     dynamic = 0
     allocations = [one for one in statements(function.body) if isinstance(one, Allocate)]

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.gpu.dialect import short
-from tilesmith.codegen.gpu.rules import (
-    ATOM,
-    CHOICE,
-    EQUAL,
-    OR,
-    PRODUCT,
-    SUM,
-    UNARY,
-    Piece,
-    handles,
-    handles_node,
-)  # fmt: skip
+from tilesmith.codegen.c_family.dialect import short
+from tilesmith.codegen.c_family.memory import (
+    element,
+    offset_of_pointer,
+    place,
+    pointer_space,
+    pointer_to,
+)
+from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, EQUAL, OR, SUM, UNARY, Piece
+from tilesmith.codegen.gpu.rules import handles, handles_node
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import Call, IntImm, PrimExpr, Var
-from tilesmith.runtime.dtype import DataType
+from tilesmith.ir import Call, IntImm, Var
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.stmt import BufferStore
 
-__all__ = ["element", "packed_helper", "place", "pointer_space", "pointer_to"]
+__all__ = ["packed_helper"]
 
 
 @handles_node(BufferLoad)
@@ -51,61 +47,6 @@ def packed_helper(emit: Values, action: str, access: BufferLoad | BufferStore) -
     return emit.file.helper(f"{action}_{short(access.buffer.dtype)}_{where}")
 
 
-def element(emit: Values, access: BufferLoad | BufferStore) -> str:
-    """Return the lvalue of an access at the current lane."""
-    return "{}[{}]".format(*place(emit, access))
-
-
-def place(emit: Values, access: BufferLoad | BufferStore) -> tuple[str, str]:
-    """Return pointer and index of an access at the current lane."""
-    buffer = access.buffer
-    if len(access.indices) > 1:
-        raise emit.out.unsupported(
-            f"buffer '{buffer.name}' is accessed with {len(access.indices)} indices",
-            "FlattenBuffer has to run before code is generated",
-        )
-    unit, lane = buffer.dtype.lanes, emit.lane or 0
-    if not access.indices:
-        index = "0" if unit == 1 else str(lane)
-    elif unit == 1:
-        index = emit.text(access.indices[0])
-    elif access.indices[0].dtype.lanes == 1:
-        index = f"{emit.scalar(access.indices[0], PRODUCT, 'place')} * {unit} + {lane}"
-    else:
-        which = emit.at_lane(access.indices[0], lane // unit, PRODUCT)
-        index = f"{which} * {unit} + {lane % unit}"
-    return pointer_to(emit, buffer.data, buffer.dtype.element), index
-
-
-def pointer_to(emit: Values, var: Var, dtype: DataType) -> str:
-    """Return a pointer variable as a pointer to elements of a dtype."""
-    name = emit.names.get(var)
-    if name is None:
-        raise emit.out.unsupported(f"buffer '{var.name}' is not defined here")
-    known = emit.pointer_types.get(var)
-    kind = emit.dialect.memory_type(dtype)
-    if var in emit.volatile:
-        return f"((volatile {emit.spaces.get(var, '')}{kind}*){name})"
-    if known is not None and emit.dialect.memory_type(known) == kind:
-        return name
-    const = "const " if var in emit.read_only else ""
-    emit.file.use(dtype)
-    return f"(({const}{emit.spaces.get(var, '')}{kind}*){name})"
-
-
-def pointer_space(emit: Values, expr: PrimExpr) -> tuple[str, bool]:
-    """Return the address space of a pointer expression, and whether it points to constants."""
-    if isinstance(expr, Var):
-        return emit.spaces.get(expr, ""), expr in emit.read_only
-    if isinstance(expr, BufferLoad):
-        return emit.spaces.get(expr.buffer.data, ""), expr.buffer.data in emit.read_only
-    if isinstance(expr, Call):
-        for arg in expr.args:
-            if arg.dtype.is_handle or isinstance(arg, BufferLoad):
-                return pointer_space(emit, arg)
-    return "", False
-
-
 @handles("address_of")
 def _address_of(emit: Values, call: Call) -> Piece:
     load = call.args[0]
@@ -120,21 +61,9 @@ def _address_of(emit: Values, call: Call) -> Piece:
     return (base, ATOM) if index == "0" else (f"&{base}[{index}]", UNARY)
 
 
-@handles("handle_add_byte_offset")
-def _add_bytes(emit: Values, call: Call) -> Piece:
-    space, _ = pointer_space(emit, call.args[0])
-    base, offset = emit.text(call.args[0], UNARY), emit.text(call.args[1], SUM)
-    return f"({space}void*)(({space}char*){base} + {offset})", UNARY
-
-
 @handles("tvm_access_ptr")
 def _access_pointer(emit: Values, call: Call) -> Piece:
-    unit, data = call.args[0].dtype, call.args[1]
-    offset = emit.text(call.args[2], PRODUCT)
-    if unit.lanes > 1:
-        offset = f"{offset} * {unit.lanes}"
-    if is_packed(unit):
-        offset = f"({offset}) / {8 // unit.bits}"
+    unit, data, offset = call.args[0].dtype, call.args[1], offset_of_pointer(emit, call)
     if isinstance(data, Var):
         base = pointer_to(emit, data, unit.element)
     else:

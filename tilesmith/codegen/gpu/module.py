@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
-    arithmetic,
     async_copies,
     atomics,
     conversions,
@@ -12,65 +13,66 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     fragments,
     intrinsics,
     memory,
+    shared_barriers,
     tensor_cores,
+    tensor_maps,
     warpgroups,
     warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.kernels import FunctionWriter, returned_types
 from tilesmith.codegen.gpu.limits import check_limits, thread_extents
 from tilesmith.codegen.gpu.opencl import OPENCL
+from tilesmith.codegen.lowered import lowered_functions
 from tilesmith.codegen.outcomes import called_functions
 from tilesmith.ir import IRModule
 from tilesmith.ir.calling_convention import CallingConv
-from tilesmith.support.errors import CodegenError
+from tilesmith.runtime.tensor_maps import TensorMap
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["DIALECTS", "emit_source", "emit_with_alignments", "kernel_alignments"]
+__all__ = ["DIALECTS", "Kernels", "emit_kernels", "emit_source", "kernel_alignments"]
 
-DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
+DIALECTS: dict[str, DeviceDialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
 _SHOWN = ("arch", "fast-math")
 """Attributes of a target that a file names."""
+
+
+class Kernels(NamedTuple):
+    """The text of kernels, and what launching them needs, by the kernels' symbols."""
+
+    source: str
+    alignments: dict[str, tuple[int, ...]]
+    """Bytes to which the memory of each parameter has to be aligned, because several elements are
+    accessed at once; 0 where an element's own alignment is enough."""
+    tensor_maps: dict[str, tuple[TensorMap, ...]]
+    """The tensors that each launch describes to the hardware, in the order of the parameters."""
 
 
 def emit_source(module: IRModule, target: Target) -> str:
     """Return the module's kernels as one file. Raises CodegenError for code that the dialect cannot
     express, and for kernels that ask for more than the target has.
     """
-    return emit_with_alignments(module, target)[0]
+    return emit_kernels(module, target).source
 
 
 def kernel_alignments(module: IRModule, target: Target) -> dict[str, tuple[int, ...]]:
-    """Return the bytes to which each parameter of each kernel has to be aligned, because several
-    elements are accessed at once; 0 where an element's own alignment is enough.
-    """
-    return emit_with_alignments(module, target)[1]
+    """Return the bytes to which each parameter of each kernel has to be aligned."""
+    return emit_kernels(module, target).alignments
 
 
-def emit_with_alignments(
-    module: IRModule, target: Target
-) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """Return what `emit_source` and `kernel_alignments` return."""
-    functions: dict[str, PrimFunc] = {}
-    for variable, function in module.functions.items():
-        if not isinstance(function, PrimFunc) or function.buffer_map:
-            raise CodegenError(
-                f"'{variable.name_hint}' is not a lowered function",
-                notes=("lower the module first (tilesmith.build)",),
-            )
-        functions[variable.name_hint] = function
+def emit_kernels(module: IRModule, target: Target) -> Kernels:
+    """Return the module's kernels as one file, as `emit_source` does, with what launching needs."""
+    functions = lowered_functions(module, DIALECTS[target.kind.name].title)
     with deep_recursion():
         return _file(functions, module, target)
 
 
-def _file(
-    functions: dict[str, PrimFunc], module: IRModule, target: Target
-) -> tuple[str, dict[str, tuple[int, ...]]]:
+def _file(functions: dict[str, PrimFunc], module: IRModule, target: Target) -> Kernels:
     dialect = DIALECTS[target.kind.name]
     file = FileText(dialect, module.attrs.get("constants", ()))
     called = {name for function in functions.values() for name in called_functions(function)}
@@ -80,7 +82,8 @@ def _file(
     }
     file.function_names |= set(symbols.values())
     returned = returned_types(functions).returned
-    bodies, prototypes, alignments = [], [], {}
+    bodies, prototypes = [], []
+    alignments, maps = {}, {}
     for name, function in functions.items():
         writer = FunctionWriter(file, functions, name, symbols[name], target)
         is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
@@ -90,10 +93,12 @@ def _file(
             bodies.append(writer.kernel(function, extents))
             needed = writer.emit.alignments
             alignments[symbols[name]] = tuple([needed.get(var, 0) for var in function.params])
+            maps[symbols[name]] = tuple(writer.emit.tensor_maps)
         else:
             result = returned[name]
             text = writer.function(function, "void" if result is None else dialect.type(result))
             prototypes.append(text[: text.index(" {\n")] + ";")
             bodies.append(text)
     words = [f" -{name}={target.attrs[name]}" for name in _SHOWN if target.attrs.get(name)]
-    return file.text(target.kind.name + "".join(words), bodies, prototypes), alignments
+    text = file.text(target.kind.name + "".join(words), bodies, prototypes)
+    return Kernels(text, alignments, {name: found for name, found in maps.items() if found})

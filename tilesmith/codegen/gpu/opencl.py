@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.c_family.dialect import C_KEYWORDS
+from tilesmith.codegen.c_family.library import LIBRARY
+from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["OPENCL"]
@@ -54,7 +56,7 @@ _HELPERS = {
 }}""",
 }
 
-OPENCL = Dialect(
+OPENCL = DeviceDialect(
     name="opencl",
     title="OpenCL C",
     types={
@@ -62,7 +64,7 @@ OPENCL = Dialect(
         "u32": "uint", "i64": "long", "u64": "ulong", "f32": "float", "f64": "double",
         "f16": "ushort", "bf16": "ushort",
     },
-    suffixes={"u32": "u", "i64": "L", "u64": "UL"},
+    numbers={"u32": "{}u", "i64": "{}L", "u64": "{}UL"},
     vector_names={},
     vector_lanes=_vector_lanes,
     components="0123456789abcdef",
@@ -81,14 +83,12 @@ OPENCL = Dialect(
     inline="static inline",
     restrict="restrict ",
     shared="__local {type} {name}[{count}] __attribute__((aligned({bytes})));",
-    constant="__constant",
+    constant="__constant {type} {name}[{count}]",
     barriers={
         "shared": "barrier(CLK_LOCAL_MEM_FENCE)",
         # no sub-groups in OpenCL 1.2: all work items of the group wait
         "warp": "barrier(CLK_LOCAL_MEM_FENCE)",
     },
-    infinity="INFINITY",
-    nan="NAN",
     headers={"f64": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"},
     to_float={},
     from_float={},
@@ -100,5 +100,7 @@ OPENCL = Dialect(
         "tan": "native_tan", "sqrt": "native_sqrt", "rsqrt": "native_rsqrt",
     },
     helpers=_HELPERS,
-    keywords=_KEYWORDS,
+    extremes=frozenset({"i32", "u32", "i64", "u64"}),
+    shifts_round_down=True,
+    keywords=C_KEYWORDS | LIBRARY | _KEYWORDS,
 )  # fmt: skip

@@ -1,37 +1,31 @@
 """Holds the tables of rules: how each kind of expression and each operator is written.
 
-    @handles_node(Cast)
-    def _cast(emit: Values, expr: Cast) -> Piece: ...
+    @handles_node(BufferLoad)
+    def _load(emit: Values, load: BufferLoad) -> Piece: ...
 
-    @handles("likely", "tvm_thread_invariant")          # in all dialects
-    def _hint(emit: Values, call: Call) -> Piece: ...
+    @handles("checked")                                 # in all dialects for devices
+    def _checked(emit: Values, call: Call) -> Piece: ...
 
     @handles("ptx_mma", dialect="cuda")                 # in one; goes before the common rule
     def _mma(emit: Values, call: Call) -> Piece: ...
 
-A rule returns text and how strongly it binds, so that parentheses appear only where C (or a
-reader) needs them. It may write lines before: ``emit.out.write(line)``. ``emit.dialect`` is the
-dialect, ``emit.file.helper(name)`` the name of a function of the dialect's table, ``emit.lane`` the
-lane of a vector that is being written.
+A rule returns text and how strongly it binds (`c_family.pieces`). It may write lines before:
+``emit.out.write(line)``. ``emit.dialect`` is the dialect, ``emit.file.helper(name)`` the name of a
+function of the dialect's table, ``emit.lane`` the lane of a vector that is being written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from tilesmith.ir.rules import NodeRules, OperatorRules
+from tilesmith.codegen.c_family.rules import Rule
+from tilesmith.codegen.c_family.tables import node_rules, operator_rules
+from tilesmith.ir.rules import OperatorRules
 
-Piece = tuple[str, int]
-ATOM, UNARY, PRODUCT, SUM, SHIFT, COMPARE, EQUAL = 15, 14, 13, 12, 11, 10, 9
-BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = 8, 7, 6, 5, 4, 3
-
-Rule = Callable[[Any, Any], Piece]
-
-NODE_RULES: NodeRules[Rule] = NodeRules("GPU code of expressions")
+NODE_RULES = node_rules("GPU code of expressions")
 handles_node = NODE_RULES.handles
 
-_COMMON: OperatorRules[Rule] = OperatorRules()
+_COMMON = operator_rules()
 _OF_DIALECTS: dict[str, OperatorRules[Rule]] = {}
 
 

@@ -1,59 +1,35 @@
-"""Writes statements as text."""
+"""Writes statements as text of a dialect for devices."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy
-
-from tilesmith.codegen.facts import constant_bytes, constant_value, volatile_pointer
+from tilesmith.codegen.c_family.memory import pointed_dtype, pointer_space
+from tilesmith.codegen.c_family.pieces import UNARY
+from tilesmith.codegen.c_family.statements import CommonStatements, has_effect
+from tilesmith.codegen.facts import constant_bytes, constant_value
 from tilesmith.codegen.gpu.async_copies import begin_wait, end_group
 from tilesmith.codegen.gpu.fragments import declare_fragments, is_fragment
-from tilesmith.codegen.gpu.memory import pointer_space
+from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.registers import indexes_registers
-from tilesmith.codegen.gpu.rules import PRODUCT, SHIFT, SUM, UNARY
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.vectors import load_vectors, store_lane, store_vector
-from tilesmith.ir import (
-    Call,
-    CallEffectKind,
-    Dispatcher,
-    IntImm,
-    PointerType,
-    PrimType,
-    Var,
-)
-from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.queries import is_call
-from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.queries import can_fail
 
-__all__ = ["StatementWriter", "pointed_dtype"]
+__all__ = ["StatementWriter"]
 
-_HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 _FORBIDDEN = ("virtual_thread", "coproc_scope")
 
 
-class StatementWriter(Dispatcher[None]):
+class StatementWriter(CommonStatements):
     """Writes the statements of one kernel. ``threads`` has the names of its thread indices."""
 
     def __init__(self, emit: Values) -> None:
-        self.emit = emit
-        self.out = emit.out
+        super().__init__(emit)
+        self.emit: Values = emit
+        self.out: Lines = emit.out
         self.threads: dict[str, str] = {}
         self.returns = "void"
-
-    def visit_default(self, node: Any) -> None:
-        raise self.out.unsupported(
-            f"{type(node).__name__} has no translation into {self.emit.dialect.title}",
-            "lowering removes blocks and tensor expressions before code is generated",
-        )
-
-    def visit_SeqStmt(self, stmt: tir.SeqStmt) -> None:
-        for part in stmt.seq:
-            self.visit(part)
 
     def visit_Evaluate(self, stmt: tir.Evaluate) -> None:
         value, emit = stmt.value, self.emit
@@ -61,7 +37,7 @@ class StatementWriter(Dispatcher[None]):
         if is_call(value, "tir.ret"):
             is_plain = self.returns == "void" or not value.args
             self.out.write("return;" if is_plain else f"return {emit.text(value.args[0])};")
-        elif isinstance(value, Call) and (effect_of(value) not in _HARMLESS or can_fail(value)):
+        elif has_effect(value):
             lanes = range(value.dtype.lanes) if value.dtype.lanes > 1 else [None]
             for lane in lanes:
                 emit.lane = lane
@@ -91,9 +67,7 @@ class StatementWriter(Dispatcher[None]):
             self._let_pointer(stmt)
         else:
             emit.define(var, emit.text(stmt.value))
-            emit.facts.multiple[var] = emit.facts.multiple_of(stmt.value)
-            if emit.facts.is_non_negative(stmt.value):
-                emit.facts.non_negative.add(var)
+            emit.learn(var, stmt.value)
         self.visit(stmt.body)
 
     def _let_pointer(self, stmt: tir.LetStmt) -> None:
@@ -124,9 +98,7 @@ class StatementWriter(Dispatcher[None]):
             return
         if stmt.attr_key == "thread_extent":
             self._thread(stmt)
-        if (pointer := volatile_pointer(stmt)) is not None:
-            self.emit.volatile.add(pointer)
-        self._import(stmt.attr_key, stmt.value)
+        self.note_attribute(stmt)
         self.visit(stmt.body)
 
     def _call(self, call: str) -> None:
@@ -152,45 +124,11 @@ class StatementWriter(Dispatcher[None]):
             )
         emit.names[var] = self.threads[tag]
 
-    def _import(self, key: str, value: Any) -> None:
-        """Record code that a pragma imports."""
-        if key in ("pragma_import_c", "import_c"):
-            source = str(getattr(value, "value", value))
-            if source not in self.emit.file.imported:
-                self.emit.file.imported.append(source)
-        elif key in ("pragma_import_llvm", "import_llvm"):
-            raise self.out.unsupported(
-                f"LLVM text (import_llvm) cannot be included in {self.emit.dialect.title}",
-                "include source: the pragma import_c",
-            )
-
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> None:
         raise self.out.unsupported(
             "it contains an assertion, which code of a GPU cannot report",
             "drop assertions with the option tir.disable_assert, or assert outside of the kernel",
         )
-
-    def visit_IfThenElse(self, stmt: tir.IfThenElse) -> None:
-        self.emit.begin_statement(stmt.condition)
-        self.out.write(f"if ({self.emit.text(stmt.condition)}) {{")
-        self.indented(stmt.then_case)
-        if stmt.else_case is not None:
-            self.out.write("} else {")
-            self.indented(stmt.else_case)
-        self.out.write("}")
-
-    def indented(self, stmt: tir.Stmt) -> None:
-        """Write a statement one step deeper."""
-        with self.out.deeper():
-            self.visit(stmt)
-
-    def visit_While(self, stmt: tir.While) -> None:
-        self.emit.begin_statement(stmt.condition)
-        self.out.write("while (true) {")
-        with self.out.deeper():
-            self.out.write(f"if (!({self.emit.text(stmt.condition)})) break;")
-            self.visit(stmt.body)
-        self.out.write("}")
 
     def visit_For(self, loop: tir.For) -> None:
         if loop.kind in (tir.ForKind.VECTORIZED, tir.ForKind.THREAD_BINDING, tir.ForKind.PARALLEL):
@@ -199,37 +137,19 @@ class StatementWriter(Dispatcher[None]):
                 "bind it to threads (sch.bind), or leave it serial",
             )
         for key, value in loop.annotations.items():
-            self._import(key, value)
+            self.import_source(key, value)
         emit = self.emit
         emit.begin_statement(loop.min, loop.extent)
         kind = emit.type(loop.loop_var.dtype)
         start = emit.text(loop.min)
-        stop = self._end(loop, kind)
+        stop = self.loop_end(loop, kind)
         if emit.facts.is_non_negative(loop.min):
             emit.facts.non_negative.add(loop.loop_var)
         if loop.kind is tir.ForKind.UNROLLED or indexes_registers(loop):
             self.out.write("#pragma unroll")
         with self.out.names_inside():
             name = emit.names[loop.loop_var] = self.out.fresh(loop.loop_var.name)
-            self.out.write(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name}) {{")
-            self.indented(loop.body)
-        self.out.write("}")
-
-    def _end(self, loop: tir.For, kind: str) -> str:
-        """Return the bound of a loop's variable, as the condition of the loop needs it."""
-        emit = self.emit
-        if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
-            stop = loop.min.value + loop.extent.value
-            return emit.dialect.constant_text(stop, loop.loop_var.dtype)
-        if isinstance(loop.min, IntImm) and loop.min.value == 0:
-            stop_text = emit.text(loop.extent, SHIFT)
-        else:
-            stop_text = f"{emit.text(loop.min, SUM)} + {emit.text(loop.extent, PRODUCT)}"
-        if isinstance(loop.extent, (IntImm, Var)):
-            return stop_text
-        end = self.out.fresh(loop.loop_var.name + "_end")
-        self.out.write(f"const {kind} {end} = {stop_text};")
-        return end
+            self.loop(loop, kind, name, start, stop)
 
     # -- memory
 
@@ -262,7 +182,8 @@ class StatementWriter(Dispatcher[None]):
         if element.bits < 8 and not element.is_bool:
             count = max(1, -(-size // 1))
         if is_shared:
-            line = emit.dialect.shared.format(type=kind, name=name, count=count, bytes=16)
+            most = max(16, emit.alignments.get(var, 0))
+            line = emit.dialect.shared.format(type=kind, name=name, count=count, bytes=most)
             self.out.top.append("  " + line)
         else:
             if scope.partition(".")[0] in ("global",):
@@ -280,28 +201,6 @@ class StatementWriter(Dispatcher[None]):
         self.visit(stmt.body)
 
     def visit_AllocateConst(self, stmt: tir.AllocateConst) -> None:
-        var, element, emit = stmt.buffer_var, stmt.dtype.element, self.emit
-        given = stmt.data_or_idx
-        if isinstance(given, int):
-            given = emit.file.constants[given]
-        array = given.numpy() if hasattr(given, "numpy") else numpy.asarray(given)
-        if array.dtype != element.numpy():
-            raise self.out.unsupported(f"constant of {array.dtype} where {stmt.dtype} is declared")
-        hint = emit.dialect.identifier(var.name)
-        emit.names[var], written = emit.file.constant_array(hint, array, element)
-        emit.pointer_types[var] = written
-        emit.spaces[var] = emit.dialect.space("constant")
-        emit.read_only.add(var)
-        self.visit(stmt.body)
-
-    def visit_DeclBuffer(self, stmt: tir.DeclBuffer) -> None:
-        self.visit(stmt.body)
-
-
-def pointed_dtype(var: Var) -> DataType | None:
-    """Return the element type of a pointer variable; None for `void*`."""
-    annotation = var.type_annotation
-    if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
-        dtype = annotation.element_type.dtype.element
-        return None if dtype.is_void else dtype
-    return None
+        self.emit.spaces[stmt.buffer_var] = self.emit.dialect.space("constant")
+        self.emit.read_only.add(stmt.buffer_var)
+        super().visit_AllocateConst(stmt)

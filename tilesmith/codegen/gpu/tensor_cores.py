@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import Piece
 from tilesmith.codegen.gpu.device_calls import call_function, constant, name_of, pointer, word
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
 from tilesmith.codegen.gpu.mma_functions import (
@@ -12,7 +13,7 @@ from tilesmith.codegen.gpu.mma_functions import (
     mma_function,
     mma_sp_function,
 )
-from tilesmith.codegen.gpu.rules import Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType

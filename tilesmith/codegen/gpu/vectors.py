@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.codegen.gpu.memory import element, packed_helper, place, pointer_to
-from tilesmith.codegen.gpu.rules import SUM
+from tilesmith.codegen.c_family.memory import element, overlaps, place, pointer_to
+from tilesmith.codegen.c_family.pieces import SUM
+from tilesmith.codegen.gpu.memory import packed_helper
 from tilesmith.codegen.gpu.values import LoadedVector, Values, whole_choice
 from tilesmith.ir import And, Broadcast, Call, IntImm, Or, PrimExpr, Ramp, Select
 from tilesmith.ir.queries import is_call
@@ -18,7 +19,6 @@ from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.queries import loads
 from tilesmith.tir.stmt import BufferStore
 
 __all__ = ["access_alignment", "load_vectors", "store_vector"]
@@ -261,7 +261,7 @@ def _store_vectors(emit: Values, stmt: BufferStore, kind: str, lanes: int, align
         _one_store(emit, stmt, kind, lanes, address, loaded.name, alignment)
         return
     ready: list[str] = []
-    if lanes < dtype.lanes and _overlaps(stmt):
+    if lanes < dtype.lanes and overlaps(stmt):
         name = emit.define_vector("values", stmt.value)
         ready = [emit.part(name, dtype, lane) for lane in range(dtype.lanes)]
     for start in range(0, dtype.lanes, lanes):
@@ -286,7 +286,7 @@ def _store_lanes(emit: Values, stmt: BufferStore) -> None:
     """Store lane by lane; all are read before one is written where the store reads its buffer."""
     dtype = stmt.value.dtype
     values: list[str] = []
-    if _overlaps(stmt):
+    if overlaps(stmt):
         name = emit.define_vector("values", stmt.value)
         values = [emit.part(name, dtype, lane) for lane in range(dtype.lanes)]
     for lane in range(dtype.lanes):
@@ -305,13 +305,3 @@ def store_lane(emit: Values, stmt: BufferStore, value: str) -> None:
         emit.out.write(f"{condition}{helper}({base}, {index}, {value});")
     else:
         emit.out.write(f"{condition}{element(emit, stmt)} = {value};")
-
-
-def _overlaps(stmt: BufferStore) -> bool:
-    """True if a vector store reads its own buffer at other indices than those it writes."""
-    index = stmt.indices[0] if stmt.indices else None
-    for load in loads(stmt.value):
-        if load.buffer.data is stmt.buffer.data:
-            if load.buffer is not stmt.buffer or not structural_equal(load.indices[0], index):
-                return True
-    return False

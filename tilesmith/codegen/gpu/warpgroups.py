@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import OR, Piece
 from tilesmith.codegen.gpu.device_calls import (
     add_function,
     call_function,
@@ -12,7 +13,7 @@ from tilesmith.codegen.gpu.device_calls import (
 )
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
 from tilesmith.codegen.gpu.mma_functions import PTX_KINDS, MmaError
-from tilesmith.codegen.gpu.rules import OR, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.tensor_cores import DTYPES_OF_KINDS
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.wgmma_functions import (

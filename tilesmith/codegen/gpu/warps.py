@@ -6,8 +6,9 @@ a warp (``-thread_warp_size`` above 1).
 
 from __future__ import annotations
 
+from tilesmith.codegen.c_family.pieces import ATOM, UNARY, Piece
 from tilesmith.codegen.gpu.device_calls import name_of, require
-from tilesmith.codegen.gpu.rules import ATOM, UNARY, Piece, handles
+from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, PrimExpr
 from tilesmith.runtime.packed_elements import is_packed

@@ -26,6 +26,7 @@ from tilesmith.codegen.llvm.parallel import ParallelLoops
 from tilesmith.codegen.llvm.rules import INTRINSICS, Processor
 from tilesmith.codegen.llvm.streaming import uses_streaming_mode
 from tilesmith.codegen.llvm.symbols import Symbols, kernel_symbol
+from tilesmith.codegen.lowered import lowered_functions
 from tilesmith.ir import IRModule
 from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import CodegenError
@@ -87,7 +88,7 @@ class ModuleEmitter:
     def __init__(self, module: IRModule, target: Target, debug: bool | None = None) -> None:
         """`debug`: write debug information; by default as the options say."""
         self.target = target
-        self.functions = _functions_of(module)
+        self.functions = lowered_functions(module, "LLVM")
         self.machine = self._machine(target)
         if "sme" in self.machine.features and uses_streaming_mode(self.functions.values()):
             self.machine.uses_streaming_mode = True
@@ -176,21 +177,3 @@ class ModuleEmitter:
         if self.machine.is_windows:
             return "dllexport " if str(public).startswith(PACKED_PREFIX) else ""
         return "" if str(public).startswith(PACKED_PREFIX) else "protected "
-
-
-def _functions_of(module: IRModule) -> dict[str, PrimFunc]:
-    found = {}
-    for variable, function in module.functions.items():
-        if not isinstance(function, PrimFunc):
-            raise CodegenError(
-                f"'{variable.name_hint}' is a {type(function).__name__}; LLVM code is made "
-                "from PrimFuncs",
-                notes=("compile graph functions with relax.build",),
-            )
-        if function.buffer_map:
-            raise CodegenError(
-                f"function '{variable.name_hint}' still has buffers as parameters",
-                notes=("lower the module first (tilesmith.lower or tilesmith.build)",),
-            )
-        found[variable.name_hint] = function
-    return found

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.codegen.c.file_text import array_text
-from tilesmith.codegen.c.helpers import c_type, identifier
+from tilesmith.codegen.c.dialect import C99, c_type, identifier
 from tilesmith.micro.model_library_format import METADATA_FILE
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ArtifactError
@@ -51,7 +50,7 @@ def create_header_file(
     text = (
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
         f"const size_t {name}_len = {array.size};\n"
-        f"static const {c_type(dtype)} {name}[] = {array_text(array, dtype)};\n"
+        f"static const {c_type(dtype)} {name}[] = {C99.array_text(array, dtype)};\n"
     )
     content = text.encode()
     member = tarfile.TarInfo(str(PurePosixPath(output_path) / f"{name}.h"))

@@ -4,7 +4,7 @@ A pass is found by its declaration (`ir/pass_declaration.py`); its module is imp
 """
 
 from tilesmith.ir.pass_declaration import passes_of_package, works_on
-from tilesmith.relax.transform import device_options as device_options  # declares options
+from tilesmith.relax.transform import options as options  # declares them
 from tilesmith.relax.transform.pass_classes import DataflowBlockPass, FunctionPass
 from tilesmith.support.lazy import lazy_attributes
 

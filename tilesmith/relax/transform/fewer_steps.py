@@ -31,8 +31,11 @@ def convolution_in_fewer_steps(
     """Return a convolution of weights ``(O, I, ky, kx)``, ``out`` the sizes of its NCHW result;
     ``last`` gives the data with its channels last. None where direct sums take less time.
     """
-    wide = weights.astype("float32", copy=False)
-    made = winograd_convolution(kernels, last, wide, options, out, machine)
+    attrs: Any = call.attrs
+    wide, groups = weights.astype("float32", copy=False), int(attrs.groups)
+    made = winograd_convolution(kernels, last, wide, options, out, machine, groups)
+    if made is None and groups > 1:
+        return None
     if made is None:
         return two_sums_convolution(kernels, last, weights, options, out, machine)
     if wide is not weights:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, SequentialSpan
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.transform import PassContext, register_config_option
+from tilesmith.ir.transform import PassContext
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
 from tilesmith.relax.analysis.copied_operands import copies_narrow_operand
@@ -47,12 +47,9 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.relations import definable_symbolic_vars, prove_equal_shapes, symbolic_vars
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
+from tilesmith.relax.transform.options import FUSED_CALLS
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.tir import PrimFunc
-
-register_config_option(
-    "relax.FuseOps.max_depth", int, 256, "how many calls one fused function may hold"
-)
 
 _CALLS = (operators.call_tir.op, operators.call_tir_inplace.op)
 
@@ -311,7 +308,7 @@ def fuse_ops(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
     """
     if fuse_opt_level == 0:
         return mod
-    max_depth = PassContext.current().config.get("relax.FuseOps.max_depth", 256)
+    max_depth = PassContext.current().config.get(FUSED_CALLS, 256)
     mutator = _FuseOps(mod, max_depth)
     for name, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:

@@ -289,7 +289,7 @@ class _Pack(PyExprMutator):
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
-        if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
+        if _dtype(call) == "float32" and array.dtype != "bfloat16":
             last = partial(self.channels_last, data)
             made = convolution_in_fewer_steps(
                 self.kernels, call, last, array, options, _sizes(call), self.machine

@@ -14,24 +14,16 @@ from typing import Any
 import numpy
 
 from tilesmith import topi
-from tilesmith.ir.pass_context import PassContext, register_config_option
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.expr import Constant
+from tilesmith.relax.transform.options import TOLERANCE
 from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.runtime import nd
 from tilesmith.schedule_rules.contractions.winograd_cost import ConvolutionSize, winograd_plan
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["TOLERANCE", "winograd_convolution"]
-
-TOLERANCE = "relax.winograd_tolerance"
-
-register_config_option(
-    TOLERANCE, float, 0.0,
-    "the error, relative to the greatest result, that a convolution may have beyond that of "
-    "sums of products: from 5e-5 on, Winograd's tiles of 4 by 4 results are used where they pay, "
-    "below 0 no tiles at all (those of 2 by 2 are as exact, but spread what is not finite)",
-)  # fmt: skip
+__all__ = ["winograd_convolution"]
 
 
 def winograd_convolution(
@@ -41,6 +33,7 @@ def winograd_convolution(
     options: Sequence[Sequence[int]],
     result: Sequence[int | None] | None,
     machine: MachineModel,
+    groups: int = 1,
 ) -> Any:
     """Return a convolution by OIHW weights with its channels last; None if that is not possible or
     does not pay. ``options`` are strides, padding and dilation, ``result`` the sizes of the NCHW
@@ -48,22 +41,26 @@ def winograd_convolution(
     """
     (sy, sx), padding, (dy, dx) = options
     plain = weights.shape[2:] == (3, 3) and weights.dtype == "float32"
-    if not plain or {sy, sx, dy, dx} != {1} or min(padding) < 0 or result is None:
+    if not plain or sy != sx or sy > 2 or {dy, dx} != {1} or min(padding) < 0 or result is None:
         return None
     images, _, height, width = result
     if height is None or width is None or min(height, width) < 1:
         return None
-    size = ConvolutionSize(images or 1, height, width, weights.shape[1], weights.shape[0])
+    outputs, inputs = weights.shape[0] // groups, weights.shape[1]
+    size = ConvolutionSize(images or 1, height, width, inputs, outputs, groups, sy)
     tolerance = float(PassContext.current().get_config(TOLERANCE, 0.0))
     plan = winograd_plan(size, machine, tolerance)
     if plan is None:
         return None
-    outputs, inputs = weights.shape[:2]
-    points = nd.empty((-(-outputs // plan.width), (plan.tile + 2) ** 2, inputs, plan.width))
-    topi.nn.winograd_points(weights, plan.tile, points.numpy_view())
+    points_of_tile = topi.nn.winograd_width(plan.tile, sy) ** 2
+    shape = (-(-outputs // plan.width), points_of_tile, inputs, plan.width)
+    points = nd.empty((groups, *shape) if groups > 1 else shape)
+    for group, made in enumerate(points.numpy_view().reshape(groups, *shape)):
+        own = weights[group * outputs : (group + 1) * outputs]
+        topi.nn.winograd_points(own, plan.tile, made, sy)
     return kernels.call_te(
-        topi.nn.conv2d_nhwc_winograd, channels_last(), Constant(points), outputs,
-        list(padding), plan.tile, plan.rows,
+        topi.nn.conv2d_nhwc_winograd, channels_last(), Constant(points), weights.shape[0],
+        list(padding), plan.tile, plan.rows, sy,
         primfunc_name_hint="conv2d_winograd",
         primfunc_attrs={"op_pattern": int(FusionKind.OUT_ELEMWISE_FUSABLE)},
     )  # fmt: skip

@@ -15,7 +15,8 @@ A transform may have two steps; what is between them is computed where it is use
 How the results read M decides: their iterators are split where their indices divide. The parts that
 choose what is common to a product (``n, s``) are the strips; the smallest parts, the results of one
 tile, are unrolled, so that each value of M is loaded once. With fewer strips than threads, the data
-of a strip and the tiles of o run in parallel instead.
+of a strip and the tiles of o run in parallel instead. Where ``o // G`` chooses a group of channels,
+which has weights of its own, the groups are the outermost strips.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tilesmith.ir import FloorDiv, FloorMod, IntImm, Var
+from tilesmith.ir import FloorDiv, FloorMod, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions, walk
 from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.schedule_rules.contractions.panels import prefetch_next_panel
@@ -65,6 +66,9 @@ class TransformedContraction:
     """For each loop of the consumer but the last: the divisors at which to split it, ascending."""
     outer: tuple[bool, ...]
     """For each of them: whether its outermost part chooses the strip."""
+    group: int | None
+    """The columns of a group, where the first part of the last axis chooses the group; groups are
+    strips then."""
     width: int
     """The columns of a tile of the packed operand."""
 
@@ -89,8 +93,8 @@ def find_transformed(sch: Schedule, block: BlockRV) -> TransformedContraction | 
         between, consumer = consumer, following[0]
         read = sch.get(between).body.buffer
     found = _result_axes(sch.get(consumer), read)
-    if found is None:
-        return None
+    if found is None or (found[-1] or 0) % plan.packed_width:
+        return None  # with part of a tile at its end, a strip of a group is not found as a region
     before, padding = None, _only(sch, sch.get_producers(producer))
     if padding is not None and _is_step(sch.get(producer), sch.get(padding).body.buffer):
         before, padding = padding, _only(sch, sch.get_producers(padding))
@@ -126,16 +130,21 @@ def _is_spatial(block: Block) -> bool:
 
 def _result_axes(
     block: Block, source: Buffer
-) -> tuple[int, tuple[tuple[int, ...], ...], tuple[bool, ...]] | None:
-    """Return the fields ``points``, ``cuts`` and ``outer`` for the block that reads the products;
-    None if it is no combination of them.
+) -> tuple[int, tuple[tuple[int, ...], ...], tuple[bool, ...], int | None] | None:
+    """Return the fields ``points``, ``cuts``, ``outer`` and ``group`` for the block that reads the
+    products; None if it is no combination of them.
     """
     store: Any = block.body
     spatial = [one.var for one in block.iter_vars]
     if not _is_spatial(block) or list(store.indices) != spatial:
         return None
     by_axis = list(zip(*[load.indices for load in loads(store.value, source)]))
-    if not by_axis or any(index is not spatial[-1] for index in by_axis[-1]):
+    last = spatial[-1]
+    group = _group_of(by_axis[-1][0], last) if by_axis else None
+    if not by_axis or any(
+        index is not last if group is None else not _is_remainder(index, last, group)
+        for index in by_axis[-1]
+    ):
         return None
     rows = len(by_axis) - 2
     values = [{one.value for one in axis if isinstance(one, IntImm)} for axis in by_axis]
@@ -143,6 +152,9 @@ def _result_axes(
     if first is None:
         return None
     strips = [axis[0] for axis in by_axis[:first]]
+    chosen = [index for index in strips if mentions(index, {last})]
+    if [_is_quotient(index, last, group or 1) for index in chosen] != [True] * (group is not None):
+        return None
     cuts, outer = [], []
     for variable in spatial[:-1]:
         divisors = _divisors(store.value, variable)
@@ -154,7 +166,18 @@ def _result_axes(
             return None
         cuts.append(tuple(divisors))
         outer.append(bool(chooses))
-    return rows - first, tuple(cuts), tuple(outer)
+    return rows - first, tuple(cuts), tuple(outer), group
+
+
+def _group_of(index: PrimExpr, variable: Var) -> int | None:
+    """Return the n of ``variable % n``, None for any other index."""
+    if isinstance(index, FloorMod) and index.a is variable and isinstance(index.b, IntImm):
+        return index.b.value
+    return None
+
+
+def _is_remainder(index: PrimExpr, variable: Var, divisor: int) -> bool:
+    return _group_of(index, variable) == divisor
 
 
 def _divisors(value: Any, variable: Var) -> list[int]:
@@ -231,6 +254,9 @@ def _tile_results(
         if is_outer:
             strips.append(parts.pop(0))
         between += parts
+    if plan.group is not None:
+        group, columns = sch.split(columns, [None, plan.group])
+        strips.insert(0, group)  # all strips use the weights of a group before the next one's come
     is_even = (loop_extent(sch, columns) or 1) % lanes == 0
     tiles, column = sch.split(columns, [None, plan.width])
     vectors, lane = sch.split(column, [None, lanes])

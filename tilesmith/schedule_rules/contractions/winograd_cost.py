@@ -10,7 +10,13 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilesmith.schedule_rules.contractions.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.schedule_rules.contractions.tiles import (
+    Tile,
+    best_rows,
+    best_tile,
+    ranked_tiles,
+    tile_cost,
+)
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["WINOGRAD_ERRORS", "ConvolutionSize", "WinogradPlan", "winograd_plan"]
@@ -35,14 +41,21 @@ _AHEAD = 0.3
 
 @dataclass(frozen=True)
 class ConvolutionSize:
-    """The sizes of a convolution of 3 by 3 taps with strides and dilation 1."""
+    """The sizes of a convolution of 3 by 3 taps without dilation."""
 
     images: int
     height: int
     """Rows of results."""
     width: int
     inputs: int
+    """Channels of a group, as the outputs."""
     outputs: int
+    groups: int = 1
+    stride: int = 1
+
+    def width_of(self, tile: int) -> int:
+        """Return the data and the points that a tile of results has along an axis."""
+        return (tile - 1) * self.stride + _TAPS
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,8 @@ def winograd_plan(
     """Return the fastest plan whose error is at most ``tolerance``, None if direct sums are as
     good.
     """
+    if size.groups > 1 and size.outputs % machine.lanes(32):
+        return None  # the rule wants groups of whole vectors
     best, plan = _GAIN * _direct_time(size, machine), None
     for tile, error in WINOGRAD_ERRORS.items():
         if error > tolerance:
@@ -83,7 +98,17 @@ def _strip_heights(rows: int) -> list[int]:
 def _plan(size: ConvolutionSize, tile: int, rows: int, machine: MachineModel) -> WinogradPlan:
     columns = -(-size.width // tile)
     chosen = best_tile(rows * columns, size.outputs, machine)
+    if size.groups > 1:
+        chosen = _even_tile(rows * columns, size.outputs, machine)
     return WinogradPlan(tile, rows, chosen.vectors * machine.lanes(32))
+
+
+def _even_tile(rows: int, columns: int, machine: MachineModel) -> Tile:
+    """Return the best tile whose vectors divide the columns."""
+    lanes = machine.lanes(32)
+    count = columns // lanes
+    even = [one for one in range(1, count + 1) if count % one == 0]
+    return ranked_tiles(rows, columns, lanes, even, machine, True)[0][1]
 
 
 def _multiply_time(rows: int, vectors: int, machine: MachineModel) -> float:
@@ -126,11 +151,11 @@ def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
     multiply = products * step
     is_ahead = size.height > 1
     waiting = _weights_time(weights, size.images, multiply, is_ahead, machine)
-    return (multiply + waiting) / machine.cores
+    return size.groups * (multiply + waiting) / machine.cores
 
 
 def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> float:
-    lanes, points = machine.lanes(32), (plan.tile + _TAPS - 1) ** 2
+    lanes, points = machine.lanes(32), size.width_of(plan.tile) ** 2
     columns = -(-size.width // plan.tile)
     tiles = plan.rows * columns  # of a strip
     outputs = -(-size.outputs // plan.width)
@@ -153,6 +178,8 @@ def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> f
     work = multiply + added / machine.fma_per_cycle + moving
     is_ahead = tiles > best_rows(tiles, vectors, machine)
     total = strips * work + _weights_time(weights, strips, strips * multiply, is_ahead, machine)
+    total *= size.groups
+    strips *= size.groups
     shares = strips if strips >= machine.cores else outputs
     total *= math.ceil(shares / machine.cores) / shares
     if strips >= machine.cores:
@@ -165,7 +192,7 @@ def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> f
 
 def _moved(size: ConvolutionSize, plan: WinogradPlan, tiles: int, points: int) -> int:
     """Return how many numbers the transforms of a strip write and read."""
-    height, columns = plan.tile * plan.rows + _TAPS - 1, -(-size.width // plan.tile)
-    padded = height * (columns * plan.tile + _TAPS - 1)
+    columns = -(-size.width // plan.tile)
+    padded = size.width_of(plan.tile * plan.rows) * size.width_of(plan.tile * columns)
     results = 2 * points * tiles + tiles * plan.tile**2
     return (2 * padded + points * tiles) * size.inputs + results * size.outputs

@@ -14,7 +14,11 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
-from tilesmith.schedule_rules.prefetch import fetch_elements_ahead
+from tilesmith.schedule_rules.prefetch import (
+    fetch_elements_ahead,
+    fetch_looked_up_rows,
+    looks_up_rows,
+)
 from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target.machine import MachineModel
@@ -43,20 +47,24 @@ def schedule_simple(sch: Schedule, block: BlockRV, machine: MachineModel, thread
     cycles = cycles_of(sch, [block], machine, lanes if along else 1)
     tiles = None
     outer = spatial
+    looked_up = False
     if not reduction:
         spatial = _fuse_joint_axes(sch, block, spatial)
         outer = spatial[:-1]
-        tiles = _vectorize_elements(sch, block, spatial[-1], machine)
+        looked_up = bool(outer) and looks_up_rows(sch.get(block), sch.get(block).iter_vars[-1].var)
+        tiles = _vectorize_elements(sch, block, spatial[-1], machine, not looked_up)
     elif along:
         outer = spatial[:-1]
         if _extent(sch, spatial[-1]) >= lanes:
             _reduction_outside(sch, block, reduction, spatial[-1], lanes)
-    if threads == 1 or cycles < machine.fewest_parallel_cycles:
-        return
-    if tiles is not None and all(_extent(sch, loop) == 1 for loop in outer):
-        sch.parallel(tiles)
-    elif outer:
-        sch.parallel(sch.fuse(*outer))
+    if threads > 1 and cycles >= machine.fewest_parallel_cycles:
+        if tiles is not None and all(_extent(sch, loop) == 1 for loop in outer):
+            sch.parallel(tiles)
+        elif outer:
+            outer = [sch.fuse(*outer)]
+            sch.parallel(*outer)
+    if looked_up and tiles is not None:
+        fetch_looked_up_rows(sch, outer[-1], machine)
 
 
 def _fuse_joint_axes(sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
@@ -101,9 +109,12 @@ def _runs_through(access: BufferLoad | BufferStore, axes: list[IterVar]) -> bool
 
 
 def _vectorize_elements(
-    sch: Schedule, block: BlockRV, loop: LoopRV, machine: MachineModel
+    sch: Schedule, block: BlockRV, loop: LoopRV, machine: MachineModel, runs_on: bool = True
 ) -> LoopRV | None:
-    """Run a loop in vectors; return the loop over the vectors. None if it stays as it is."""
+    """Run a loop in vectors; return the loop over the vectors. None if it stays as it is.
+
+    ``runs_on``: the next row follows the end of this one.
+    """
     lanes, extent = machine.lanes(32), _extent(sch, loop)
     if extent == 1 or joins_elements(sch.get(block)):
         return None  # LLVM sees that the bytes of a word are one load, if they are no vectors yet
@@ -114,7 +125,8 @@ def _vectorize_elements(
     is_even = isinstance(sch.get(loop).extent, IntImm) and extent % lanes == 0
     tiles, vector = sch.split(loop, [None, lanes])
     sch.vectorize(vector)
-    fetch_elements_ahead(sch, tiles, block, machine)
+    if runs_on:
+        fetch_elements_ahead(sch, tiles, block, machine)
     if not is_even:
         sch.annotate(tiles, *PARTITIONED)
     return tiles

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 from tilesmith.arith import detect_linear_equation
 from tilesmith.ir import Add, Cast, IntImm, Mul, PrimExpr, Var
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
+from tilesmith.schedule_rules.gpu.product_iterators import (
+    BATCH,
+    COLUMNS,
+    ROWS,
+    SUM,
+    ProductIterators,
+    product_iterators,
+)
 from tilesmith.schedule_rules.gpu.product_tiles import (
     VECTOR,
     Loops,
@@ -28,7 +35,7 @@ from tilesmith.schedule_rules.gpu.product_tiles import (
     write_back,
 )
 from tilesmith.target import Target
-from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
+from tilesmith.tir import Block, BufferLoad, BufferStore
 from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["matmul"]
@@ -44,29 +51,27 @@ SMALLEST = 16
 """Rows and columns of a product: with fewer, tiles would be mostly empty."""
 MOST_BATCHES = 65_535  # what the third axis of a grid may have
 STEP = 8  # of the sum, at least
-BATCH, ROWS, COLUMNS, SUM = "batch", "rows", "columns", "sum"
 
 
 @dataclass(frozen=True)
 class _Product:
-    """A product: the places of its operands among what the block reads, rows and columns of the
-    result in the order of its memory, and the kind of each iterator of the block.
+    """A product: the places of its operands among what the block reads, and its iterators; rows and
+    columns are those of the result in the order of its memory.
     """
 
     left: int
     right: int
-    kinds: tuple[str, ...]
-    extents: tuple[int, ...]
+    iterators: ProductIterators
     inner: dict[int, tuple[int, int]]
     """By operand: the iterator along which it lies in memory (-1: none), and the length of rows."""
 
     def size(self, kind: str) -> int:
-        """Return the product of the extents of a kind."""
-        return prod(e for e, one in zip(self.extents, self.kinds) if one == kind)
+        """Return the product of the extents of a kind, which are known."""
+        return self.iterators.size(kind) or 0
 
-    def places(self, kind: str) -> list[int]:
-        """Return the iterators of a kind."""
-        return [place for place, one in enumerate(self.kinds) if one == kind]
+    def fused(self, kinds: Sequence[str]) -> Callable[..., list[Any]]:
+        """Return the map of iterators to one for each of the kinds that the product has."""
+        return self.iterators.fused([one for one in kinds if one in self.iterators.kinds])
 
 
 def matmul(sch: Schedule, target: Target) -> Schedule | None:
@@ -104,12 +109,8 @@ def _is_chain(sch: Schedule, block: BlockRV, main: BlockRV) -> bool:
 def _recognised(block: Block) -> _Product | None:
     """Return what kind of product a block is; None for other blocks, and for small ones."""
     operands = _operands(block)
-    extents = [
-        one.dom.extent.value if one.dom is not None and isinstance(one.dom.extent, IntImm) else 0
-        for one in block.iter_vars
-    ]
     store = block.body
-    if operands is None or 0 in extents or not isinstance(store, BufferStore):
+    if operands is None or not isinstance(store, BufferStore):
         return None
     last = [
         one.var for one in block.iter_vars if facts.mentions_variable(store.indices[-1], one.var)
@@ -117,23 +118,16 @@ def _recognised(block: Block) -> _Product | None:
     # Columns are contiguous in the result: the operand with its last iterator is the right one.
     if last and not _mentions(operands[1], last[-1]):
         operands = (operands[1], operands[0])
-    kinds = []
-    for one in block.iter_vars:
-        uses = tuple([_mentions(operand, one.var) for operand in operands])
-        reduced = one.iter_type == IterVar.CommReduce
-        if uses == (True, True):
-            kinds.append(SUM if reduced else BATCH)
-        elif reduced or uses == (False, False):
-            return None
-        else:
-            kinds.append(ROWS if uses[0] else COLUMNS)
+    iterators = product_iterators(block, *operands)
+    if iterators is None:
+        return None
+    batches, *sizes = [iterators.size(kind) or 0 for kind in (BATCH, ROWS, COLUMNS, SUM)]
+    if min(sizes[:2]) < SMALLEST or sizes[2] < STEP or not 0 < batches <= MOST_BATCHES:
+        return None
     buffers = [region.buffer for region in block.reads if region.buffer is not store.buffer]
     places = [buffers.index(operand.buffer) for operand in operands]
     inner = {place: _along(block, load) for place, load in zip(places, operands)}
-    found = _Product(places[0], places[1], tuple(kinds), tuple(extents), inner)
-    sizes = [found.size(kind) for kind in (ROWS, COLUMNS, SUM)]
-    is_small = min(sizes[:2]) < SMALLEST or sizes[2] < STEP
-    return None if is_small or found.size(BATCH) > MOST_BATCHES else found
+    return _Product(places[0], places[1], iterators, inner)
 
 
 def _operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -199,39 +193,21 @@ def _to_matrices(sch: Schedule, main: BlockRV, product: _Product) -> None:
         number = place[1]
         if place[0] == "read" and _along_sum(product, number) != (kinds[-1] == SUM):
             kinds = (kinds[0], kinds[2], kinds[1])
-        copy, index_map = sch.reindex(main, place), _fused(product, kinds)
+        copy, index_map = sch.reindex(main, place), product.fused(kinds)
         sch.transform_layout(main, place, index_map)
         sch.transform_block_layout(copy, index_map)
-    sch.transform_block_layout(main, _fused(product, (BATCH, ROWS, COLUMNS, SUM)))
+    sch.transform_block_layout(main, product.fused((BATCH, ROWS, COLUMNS, SUM)))
 
 
 def _along_sum(product: _Product, operand: int) -> bool:
     """Return whether the terms of a sum lie one after the other in memory."""
     place, _ = product.inner[operand]
-    return place >= 0 and product.kinds[place] == SUM
-
-
-def _fused(product: _Product, kinds: tuple[str, ...]) -> Callable[..., Any]:
-    """Return the map from the iterators of these kinds, in the order of the block, to one index for
-    each kind.
-    """
-    wanted = [place for place, kind in enumerate(product.kinds) if kind in kinds]
-
-    def index_map(*indices: Any) -> list[Any]:
-        found: dict[str, Any] = {}
-        for place, index in zip(wanted, indices):
-            kind = product.kinds[place]
-            found[kind] = (
-                index if kind not in found else found[kind] * product.extents[place] + index
-            )
-        return [found[kind] for kind in kinds if kind in found or kind != BATCH]
-
-    return index_map
+    return place >= 0 and product.iterators.kinds[place] == SUM
 
 
 def _schedule(sch: Schedule, main: BlockRV, product: _Product, tiling: Tiling) -> None:
     """Tile the product; read operands through shared memory, write results from registers."""
-    has_batch = bool(product.places(BATCH))
+    has_batch = bool(product.iterators.places(BATCH))
     sch.pad_einsum(main, [1] * has_batch + [*tiling.tile, tiling.depth])
     results = sch.cache_write(main, 0, "local")
     if has_batch:
@@ -268,9 +244,11 @@ def _vector(product: _Product, operand: int, tiling: Tiling) -> int:
     are whole vectors in memory.
     """
     place, extent = product.inner[operand]
-    if place < 0 or extent % VECTOR or place != product.places(product.kinds[place])[-1]:
+    if place < 0 or extent % VECTOR:
         return 1
-    kind = product.kinds[place]
+    kind = product.iterators.kinds[place]
+    if place != product.iterators.places(kind)[-1]:
+        return 1
     axis = 0 if operand == product.left else 1
     step = tiling.depth if kind == SUM else tiling.tile[axis]
     return VECTOR if product.size(kind) % step == 0 else 1
@@ -298,7 +276,7 @@ def _vector_of_results(sch: Schedule, results: BlockRV, product: _Product) -> in
     *outer, last = node.body.indices
     column = node.iter_vars[-1].var
     apart = _is_used(outer, column)
-    is_whole = product.extents[product.places(COLUMNS)[-1]] % VECTOR == 0
+    is_whole = product.iterators.extents[product.iterators.places(COLUMNS)[-1]] % VECTOR == 0
     form = detect_linear_equation(last, [column])
     steps_by_one = form and isinstance(form[0], IntImm) and form[0].value == 1
     return VECTOR if steps_by_one and is_whole and not apart else 1

@@ -3,26 +3,28 @@
     C[m, n] += A[m, k] * B[k, n]        also batched, transposed, and convolutions, whose m are the
                                         places of the result and whose k are the places of a window
 
-The iterators of a product are sorted by the inputs that they index (both: a batch; one: m or n; and
-k is summed over), fused, and padded to whole tiles: what is read beyond the ends is zero, and what
-is computed there is not stored. Operands are copied to shared memory in tiles, in whatever order
-their indices say, and each thread sums up a few results in registers.
+The iterators of a product are sorted (`product_iterators`), fused, and padded to whole tiles: what
+is read beyond the ends is zero, and what is computed there is not stored. Operands are copied to
+shared memory in tiles, in whatever order their indices say, and each thread sums up a few results
+in registers.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
 from tilesmith.schedule_rules.gpu.elementwise import spread
+from tilesmith.schedule_rules.gpu.product_iterators import (
+    BATCH,
+    COLUMNS,
+    ROWS,
+    SUM,
+    ProductIterators,
+    product_iterators,
+)
 from tilesmith.target import Target
-from tilesmith.tir.expr import IterVar
-from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.stmt import Block, ForKind
 
@@ -31,16 +33,8 @@ __all__ = ["product"]
 _PER_THREAD = 4  # rows and columns that a thread computes
 _LARGEST_TILE, _DEPTH = 64, 16
 _MOST_BATCHES = 65_535  # what the third axis of a grid may have
+_KINDS = (BATCH, ROWS, COLUMNS, SUM)
 _FEWEST = 8  # below so many rows, columns or terms, tiles are mostly padding
-
-
-@dataclass(frozen=True)
-class _Product:
-    """The block, the numbers of its operands, and its iterators by kind: batch, m, n, k."""
-
-    block: BlockRV
-    kinds: tuple[tuple[int, ...], ...]
-    sizes: tuple[int | None, ...]
 
 
 def product(sch: Schedule, target: Target) -> Schedule | None:
@@ -51,14 +45,15 @@ def product(sch: Schedule, target: Target) -> Schedule | None:
         return None
     if facts.thread_limit(target) < (_LARGEST_TILE // _PER_THREAD) ** 2:
         return None
-    _schedule(sch, found)
+    _schedule(sch, *found)
     for block in sch.get_child_blocks(sch.get_block("root")):
         if not _is_on_threads(sch, block):
             spread(sch, block, target)
     return sch
 
 
-def _find(sch: Schedule) -> _Product | None:
+def _find(sch: Schedule) -> tuple[BlockRV, ProductIterators] | None:
+    """Return the block of a function's product, with its iterators."""
     blocks = sch.get_child_blocks(sch.get_block("root"))
     main = [block for block in blocks if facts.is_reduction(sch.get(block))]
     if len(main) != 1 or sum([not facts.is_spatial(sch.get(block)) for block in blocks]) != 1:
@@ -69,27 +64,14 @@ def _find(sch: Schedule) -> _Product | None:
     loads = facts.inputs(node)
     if len(loads) != 2 or loads[0].buffer is loads[1].buffer or len(node.reads) != 2:
         return None
-    kinds: list[list[int]] = [[], [], [], []]
-    for place, one in enumerate(node.iter_vars):
-        used = [any(uses_variable(i, {one.var}) for i in load.indices) for load in loads]
-        is_reduced = one.iter_type == IterVar.CommReduce
-        if is_reduced and all(used):
-            kinds[3].append(place)
-        elif is_reduced or not any(used):
-            return None
-        else:
-            kinds[0 if all(used) else 1 if used[0] else 2].append(place)
-    sizes = [_size([node.iter_vars[place].domain.extent for place in kind]) for kind in kinds]
-    if not all(size is None or size >= _FEWEST for size in sizes[1:]):
+    found = product_iterators(node, loads[0], loads[1])
+    if found is None:
         return None
-    if sizes[0] is not None and sizes[0] > _MOST_BATCHES:
+    batches, *sizes = [found.size(kind) for kind in _KINDS]
+    if batches is not None and batches > _MOST_BATCHES:
         return None
-    return _Product(main[0], tuple([tuple(kind) for kind in kinds]), tuple(sizes))
-
-
-def _size(extents: Sequence[PrimExpr]) -> int | None:
-    known = [one.value for one in extents if isinstance(one, IntImm)]
-    return math.prod(known) if len(known) == len(extents) else None
+    is_large = all(size is None or size >= _FEWEST for size in sizes)
+    return (main[0], found) if is_large else None
 
 
 def _tile(size: int | None) -> int:
@@ -100,45 +82,26 @@ def _tile(size: int | None) -> int:
     return tile
 
 
-def _fused(
-    node: Block, kinds: Sequence[Sequence[int]], is_buffer: bool
-) -> Callable[..., list[Any]]:
-    """Return the map of iterators to one for each kind; that of a buffer has those of these kinds
-    alone, in their order.
-    """
-    extents = [one.domain.extent for one in node.iter_vars]
-    given = sorted([place for kind in kinds for place in kind])
-    places = given if is_buffer else list(range(len(extents)))
-
-    def apply(*variables: Any) -> list[Any]:
-        made = []
-        for kind in kinds:
-            whole: Any = const(0, "int64" if not variables else variables[0].dtype)
-            for number, place in enumerate(kind):
-                variable = variables[places.index(place)]
-                whole = whole * extents[place] + variable if number else variable
-            made.append(whole)
-        return made
-
-    return apply
-
-
-def _schedule(sch: Schedule, found: _Product) -> None:
+def _schedule(sch: Schedule, main: BlockRV, iterators: ProductIterators) -> None:
     """Tile the product, and let the blocks around it compute where it reads and writes."""
-    main, node = found.block, sch.get(found.block)
+    node: Block = sch.get(main)
     along = [one for _, one in facts.contiguous_iterators(node)]
     last = [_is_summed(node, one) for one in along]  # operands that are contiguous along k
-    forms = {("read", 0): (0, 1, 3), ("read", 1): (0, 2, 3), ("write", 0): (0, 1, 2)}
+    forms = {
+        ("read", 0): (BATCH, ROWS, SUM),
+        ("read", 1): (BATCH, COLUMNS, SUM),
+        ("write", 0): (BATCH, ROWS, COLUMNS),
+    }
     around = {place: sch.reindex(main, place) for place in forms}
     stored = [around["write", 0]]
     for behind in sch.get_consumers(stored[0]):
         sch.reverse_compute_inline(behind)
-    for place, parts in forms.items():
-        fused = _fused(node, [found.kinds[part] for part in parts], True)
+    for place, kinds in forms.items():
+        fused = iterators.fused(kinds)
         sch.transform_layout(main, place, fused)
         sch.transform_block_layout(around[place], fused)
-    sch.transform_block_layout(main, _fused(node, found.kinds, False))
-    rows, columns = _tile(found.sizes[1]), _tile(found.sizes[2])
+    sch.transform_block_layout(main, iterators.fused(_KINDS))
+    rows, columns = _tile(iterators.size(ROWS)), _tile(iterators.size(COLUMNS))
     sch.pad_einsum(main, [1, rows, columns, _DEPTH])
     if sch.get_consumers(main) and not _is(sch, sch.get_consumers(main)[0], stored[0]):
         stored.insert(0, sch.get_consumers(main)[0])

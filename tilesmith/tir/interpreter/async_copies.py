@@ -17,18 +17,18 @@ import numpy
 from tilesmith.ir import Call
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.span import Span
-from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.call_rules import handles, handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
+from tilesmith.tir.interpreter.shared_barriers import barrier_of, set_up_barrier
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.interpreter.watch import touch_bytes
 
-__all__ = ["Copies", "copies_of", "hand_on_copies"]
+__all__ = ["UNKNOWN", "Copies", "copies_of", "hand_on_copies"]
 
 _PTX_QUEUE = "ptx"
-_UNKNOWN = 0xFF
+UNKNOWN = 0xFF
 """The bytes of a destination until its copy has been waited for: NaN as floats."""
 
 
@@ -43,6 +43,7 @@ class Copies:
         self.open: list[Callable[[], None]] = []
         self.grouped = False  # between the marks of a group of transfers
         self.groups: dict[Any, list[list[Callable[[], None]]]] = {}
+        self.waits: dict[int, int] = {}  # how often it has waited at barriers in shared memory
 
     def for_launched(self) -> Copies:
         """Return the copies of a thread that this one launches: none yet."""
@@ -125,7 +126,7 @@ def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
         window = target.window(count)
         window[...] = data
         touch_bytes(env, target, count, True, pending=True)
-        window[...] = _UNKNOWN
+        window[...] = UNKNOWN
 
         def finish() -> None:
             window[...] = data
@@ -163,8 +164,7 @@ def _wait_group(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     return lambda env: copies_of(env).wait(_PTX_QUEUE, pending(env))
 
 
-# Barriers in shared memory (mbarrier): counts per block of threads, and the copies that any of its
-# threads has attached: whoever waits sees them.
+# Barriers in shared memory (mbarrier).
 
 
 @handles("create_barriers", is_collective=True)
@@ -175,22 +175,19 @@ def _create_barriers(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 @handles("ptx_init_barrier_thread_count", is_collective=True)
 def _init_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number, count = compiler.visit(call.args[0]), compiler.visit(call.args[1])
-
-    def init(env: Environment) -> None:
-        arrivals = env[CONTEXT_SLOT].arrivals
-        arrivals[(env[THREAD_SLOT].block, number(env))] = [count(env), 0]
-
-    return init
+    return lambda env: set_up_barrier(env, number(env), count(env))
 
 
-@handles("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", is_collective=True)
+@handles("ptx_arrive_barrier", is_collective=True)
 def _arrive_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number = compiler.visit(call.args[0])
+    return lambda env: barrier_of(env, number(env)).arrive()
 
-    def arrive(env: Environment) -> None:
-        _arrivals(env, number(env))[1] += 1
 
-    return arrive
+@handles("ptx_arrive_barrier_expect_tx", is_collective=True)
+def _arrive_expecting(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    number, count = compiler.visit(call.args[0]), compiler.visit(call.args[1])
+    return lambda env: barrier_of(env, number(env)).arrive(count(env))
 
 
 @handles("ptx_cp_async_barrier", is_collective=True)
@@ -198,9 +195,9 @@ def _cp_async_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number = compiler.visit(call.args[0])
 
     def attach(env: Environment) -> None:
-        copies, key = copies_of(env), (env[THREAD_SLOT].block, number(env))
-        env[CONTEXT_SLOT].attached.setdefault(key, []).extend(copies.open)
-        copies.open = []
+        copies = copies_of(env)
+        begun, copies.open = copies.open, []
+        barrier_of(env, number(env)).bind(begun)
 
     return attach
 
@@ -208,11 +205,12 @@ def _cp_async_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 @handles("ptx_cp_async_bulk", is_collective=True)
 def _cp_async_bulk(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     begin = _cp_async(compiler, call.with_fields(args=call.args[:5]))
-    attach = _cp_async_barrier(compiler, call.with_fields(args=call.args[5:]))
+    count, number = compiler.visit(call.args[4]), compiler.visit(call.args[5])
 
     def run(env: Environment) -> None:
         begin(env)
-        attach(env)
+        finish = copies_of(env).open.pop()
+        barrier_of(env, number(env)).bind([finish], count(env))
 
     return run
 
@@ -222,34 +220,16 @@ def _wait_barrier(compiler: ExpressionCompiler, call: Call, span: Span | None) -
     number = compiler.visit(call.args[0])
 
     def wait(envs: list[Environment]) -> None:
-        context = envs[0][CONTEXT_SLOT]
         for env in envs:
-            which = number(env)
-            wanted, arrived = _arrivals(env, which)
-            if arrived < wanted:
-                raise ExecutionError(
-                    f"thread {env[THREAD_SLOT].describe()} waits forever at barrier {which}: "
-                    f"{arrived} of {wanted} arrivals",
-                    span=span,
-                )
-        for block, which in {(e[THREAD_SLOT].block, number(e)) for e in envs}:
-            for finish in context.attached.pop((block, which), []):
-                finish()
-            counts = context.arrivals[(block, which)]
-            counts[1] -= counts[0]
-        if context.watch is not None:
-            context.watch.barrier(envs, "shared")
+            which, waits = number(env), copies_of(env).waits
+            waited = waits.get(which, 0)
+            barrier_of(env, which).wait(waited, which, env, span)
+            waits[which] = waited + 1
+        watch = envs[0][CONTEXT_SLOT].watch
+        if watch is not None:
+            watch.barrier(envs, "shared")
 
     return wait
-
-
-def _arrivals(env: Environment, number: int) -> list[int]:
-    found: list[int] | None = env[CONTEXT_SLOT].arrivals.get((env[THREAD_SLOT].block, number))
-    if found is None:
-        raise ExecutionError(
-            f"barrier {number} is used before ptx_init_barrier_thread_count has set it up"
-        )
-    return found
 
 
 # The DMA engine.
@@ -263,7 +243,7 @@ def _dma_copy(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     def begin(env: Environment) -> int:
         data = source(env).window(count(env)).copy()
         window = target(env).window(count(env))
-        window[...] = _UNKNOWN
+        window[...] = UNKNOWN
 
         def finish() -> None:
             window[...] = data

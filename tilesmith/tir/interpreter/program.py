@@ -24,6 +24,7 @@ from tilesmith.tir.interpreter import (  # noqa: F401 - rules
     collectives,
     matrix_units,
     memory_calls,
+    tensor_copies,
     warpgroup_units,
 )
 from tilesmith.tir.interpreter.async_copies import Copies
@@ -34,6 +35,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.groups import GroupCompiler
 from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
 from tilesmith.tir.interpreter.parameters import bind_parameter
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
 from tilesmith.tir.interpreter.statements import StatementCompiler
 from tilesmith.tir.interpreter.threads import Thread
 from tilesmith.tir.interpreter.values import (
@@ -65,8 +67,7 @@ class Context:
         self.active: list[Environment] = []  # the threads that carry out the present statement
         self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
         self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
-        self.arrivals: dict[Any, list[int]] = {}  # at barriers in shared memory
-        self.attached: dict[Any, list[Callable[[], None]]] = {}  # copies, by these barriers
+        self.arrivals: dict[Any, SharedBarrier] = {}  # by block and number
         self.copies = Copies()  # transfers of functions without threads
         self.launch: dict[str, int] | None = None  # the extents that the host has given
 

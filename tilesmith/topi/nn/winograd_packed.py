@@ -3,10 +3,15 @@
 A tile is ``tile`` by ``tile`` results; it needs ``alpha`` by ``alpha`` data, alpha = tile + 2. In
 the transformed space each of these alpha * alpha points is a matrix product of its own, whose rows
 are the tiles of a strip. A strip has so many rows of tiles that its data stay in the cache.
+
+Windows that move by strides are sums over the phases of the data: with a stride of 2, the even data
+meet the first and the last tap, the odd ones the one between. Each phase is a convolution of fewer
+taps without strides, so that 2 by 2 results with 3 by 3 taps take 25 products instead of 36.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +28,7 @@ from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.winograd import winograd_matrices
 from tilesmith.topi.utils import get_const_int
 
-__all__ = ["conv2d_nhwc_winograd", "winograd_points"]
+__all__ = ["conv2d_nhwc_winograd", "winograd_points", "winograd_width"]
 
 _TAPS = 3
 _PART = 64
@@ -31,11 +36,11 @@ _PART = 64
 Array = numpy.ndarray[Any, Any]
 
 
-def winograd_points(weights: Array, tile: int, made: Array) -> Array:
+def winograd_points(weights: Array, tile: int, made: Array, stride: int = 1) -> Array:
     """Write OIHW weights of 3 by 3 taps into ``made`` (tiles of outputs, points, C, T), summed in
     float64, with zeros behind the last output; return it.
     """
-    _, _, weight_matrix = _matrices(tile)
+    _, _, weight_matrix = _matrices(tile, stride)
     count, (outputs, inputs) = len(weight_matrix), weights.shape[:2]
     tiles, width = made.shape[0], made.shape[-1]
     points = made.reshape(tiles, count, count, inputs, width).transpose(1, 2, 3, 0, 4)
@@ -74,13 +79,29 @@ def _weighted(factors: Array, parts: Array) -> Array:
     return total
 
 
-def _matrices(tile: int) -> tuple[Array, Array, Array]:
+def winograd_width(tile: int, stride: int) -> int:
+    """Return how many data a tile of results needs along an axis, and how many points it has."""
+    return (tile - 1) * stride + _TAPS
+
+
+def _matrices(tile: int, stride: int) -> tuple[Array, Array, Array]:
     """Return `winograd_matrices` with whole numbers for the data: the weights take the fractions,
-    as they are transformed ahead.
+    as they are transformed ahead. The phases of a stride have points of their own.
     """
-    results, data, weights = winograd_matrices(tile, _TAPS)
-    last = [column[numpy.flatnonzero(column)[-1]] for column in data.T]
-    return results, data / last, weights * numpy.array(last)[:, None]
+    alpha = winograd_width(tile, stride)
+    shapes = (alpha, tile), (alpha, alpha), (alpha, _TAPS)
+    results, data, weights = [numpy.zeros(shape) for shape in shapes]
+    first = 0
+    for phase in range(stride):
+        taps = len(range(phase, _TAPS, stride))
+        own_results, own_data, own_weights = winograd_matrices(tile, taps)
+        last = [column[numpy.flatnonzero(column)[-1]] for column in own_data.T]
+        points = slice(first, first + len(own_data))
+        results[points] = own_results
+        data[phase::stride, points] = own_data / last
+        weights[points, phase::stride] = own_weights * numpy.array(last)[:, None]
+        first = points.stop
+    return results, data, weights
 
 
 def _combination(factors: Array, terms: Sequence[PrimExpr]) -> PrimExpr:
@@ -119,85 +140,105 @@ def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> Pr
 # Each transform has two steps, along the columns of a tile and along its rows.
 
 
-def _data_points(padded: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
-    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, alpha, alpha, tiles)
-    and the channels.
+def _data_points(
+    padded: Tensor, shape: Sequence[Any], tile: int, columns: int, stride: int
+) -> Tensor:
+    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, the groups if there
+    are several, alpha, alpha, tiles, the channels of a group).
     """
-    _, inputs, _ = _matrices(tile)
-    rows, depth = shape[-1] // columns, padded.shape[3]
+    _, inputs, _ = _matrices(tile, stride)
+    rows, depth, step = shape[-2] // columns, shape[-1], tile * stride
 
-    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
-        y = (s * rows + op.floordiv(t, columns)) * tile + i
-        return padded(n, y, op.floormod(t, columns) * tile + j, c)
+    def element(outer: Sequence[Any], i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+        n, s, *group = outer
+        y = (s * rows + op.floordiv(t, columns)) * step + i
+        channel = group[0] * depth + c if group else c
+        return padded(n, y, op.floormod(t, columns) * step + j, channel)
 
-    across = compute(
-        (*shape, depth),
-        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
-        name="data_across",
-    )
-    return compute(
-        (*shape, depth),
-        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
-        name="data_points",
-    )
+    def along_columns(*at: Any) -> PrimExpr:
+        *outer, i, b, t, c = at
+        return _transformed(inputs, b, lambda j: element(outer, i, j, t, c))
+
+    def along_rows(*at: Any) -> PrimExpr:
+        *outer, a, b, t, c = at
+        return _transformed(inputs, a, lambda i: across(*outer, i, b, t, c))
+
+    across = compute(shape, along_columns, name="data_across")
+    return compute(shape, along_rows, name="data_points")
 
 
-def _results(products: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
+def _results(
+    products: Tensor, shape: Sequence[Any], tile: int, columns: int, stride: int
+) -> Tensor:
     """Return the NHWC results of a shape from the products at the points of tiles."""
-    results, _, _ = _matrices(tile)
-    batch, strips, alpha, _, tiles, packed = products.shape
+    results, _, _ = _matrices(tile, stride)
+    *outer, alpha, _, tiles, packed = products.shape
     rows = get_const_int(tiles) // columns
-    sums = compute(
-        (batch, strips, alpha, tile, tiles, packed),
-        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
-        name="product_sums",
-    )
+    groups = [get_const_int(one) for one in outer[2:]]
+
+    def along_columns(*at: Any) -> PrimExpr:
+        *outer, a, x, t, o = at
+        return _transformed(results, x, lambda b: products(*outer, a, b, t, o))
+
+    sums = compute((*outer, alpha, tile, tiles, packed), along_columns, name="product_sums")
 
     def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
         strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
         place = inside * columns + op.floordiv(x, tile)
         column = op.floormod(x, tile)
+        chosen, own = [n, strip], o
+        if groups:
+            outputs = get_const_int(shape[3]) // groups[0]
+            chosen, own = [*chosen, op.floordiv(o, outputs)], op.floormod(o, outputs)
         return _transformed(
-            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
+            results, op.floormod(y, tile), lambda a: sums(*chosen, a, column, place, own)
         )
 
     return compute(shape, result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd")
 
 
 def conv2d_nhwc_winograd(
-    data: Tensor, weight: Tensor, channels: int, padding: Sequence[int], tile: int, rows: int
-) -> Tensor:
-    """Convolve NHWC data with 3 by 3 taps, strides and dilation 1, by tiles of ``tile`` by ``tile``
-    results, in strips of ``rows`` rows of tiles.
+    data: Tensor, weight: Tensor, channels: int, padding: Sequence[int], tile: int, rows: int,
+    stride: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolve NHWC data with 3 by 3 taps, without dilation and with the same stride along both
+    axes, by tiles of ``tile`` by ``tile`` results, in strips of ``rows`` rows of tiles.
 
     ``weight`` is (tiles of outputs, points, C, T) of `winograd_points`, ``channels`` the outputs,
-    ``padding`` top, left, bottom, right.
+    ``padding`` top, left, bottom, right. Several groups of channels have weights of their own,
+    along a first axis; each has its share of the data's channels and of the outputs.
     """
     top, left, bottom, right = [int(value) for value in padding]
-    alpha = tile + _TAPS - 1
-    if get_const_int(weight.shape[1]) != alpha * alpha:
+    alpha = winograd_width(tile, stride)
+    *groups, outputs, points_of_tile, depth, packed = [get_const_int(one) for one in weight.shape]
+    if points_of_tile != alpha * alpha:
         raise ShapeError(
             f"conv2d_nhwc_winograd: tiles of {tile} by {tile} have {alpha * alpha} points, the "
-            f"weights {weight.shape[1]}"
+            f"weights {points_of_tile}"
         )
-    batch, *sizes, depth = data.shape
-    height = get_const_int(sizes[0]) + top + bottom - _TAPS + 1
-    width = get_const_int(sizes[1]) + left + right - _TAPS + 1
+    batch, *sizes, inputs = data.shape
+    if get_const_int(inputs) != depth * math.prod(groups) or channels % math.prod(groups):
+        raise ShapeError(
+            f"conv2d_nhwc_winograd: the weights take {depth * math.prod(groups)} channels in "
+            f"{math.prod(groups)} groups, the data have {inputs}, the result {channels}"
+        )
+    tall = get_const_int(sizes[0]) + top + bottom
+    wide = get_const_int(sizes[1]) + left + right
+    height, width = [(size - _TAPS) // stride + 1 for size in (tall, wide)]
     columns = -(-width // tile)
     strips = -(-height // (tile * rows))
-    outputs, packed = get_const_int(weight.shape[0]), get_const_int(weight.shape[3])
-    below, behind = strips * rows * tile - height, columns * tile - width
+    needed = [(count * tile - 1) * stride + _TAPS for count in (strips * rows, columns)]
+    below, behind = max(0, needed[0] - tall), max(0, needed[1] - wide)
     padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
-    shape = (batch, strips, alpha, alpha, rows * columns)
-    points = _data_points(padded, shape, tile, columns)
+    shape = (batch, strips, *groups, alpha, alpha, rows * columns)
+    points = _data_points(padded, (*shape, depth), tile, columns, stride)
     rc = te.reduce_axis((0, depth), name="rc")
-    products = compute(
-        (*shape, outputs * packed),
-        lambda n, s, a, b, t, o: te.sum(
-            points(n, s, a, b, t, rc)
-            * weight(op.floordiv(o, packed), a * alpha + b, rc, op.floormod(o, packed)),
-            axis=[rc],
-        ),
-        name="products",
-    )
-    return _results(products, (batch, height, width, channels), tile, columns)
+
+    def product(*at: Any) -> Any:
+        n, s, *group, a, b, t, o = at
+        tile_of_weights = (*group, op.floordiv(o, packed), a * alpha + b)
+        factor = weight(*tile_of_weights, rc, op.floormod(o, packed))
+        return te.sum(points(n, s, *group, a, b, t, rc) * factor, axis=[rc])
+
+    products = compute((*shape, outputs * packed), product, name="products")
+    return _results(products, (batch, height, width, channels), tile, columns, stride)

@@ -219,11 +219,13 @@ def winograd(make: Maker) -> list[Tensor]:
     known = [max(1, make.number_of(size)) for size in window.sizes]
     if kind == "packed":
         tile, width, outputs = make.among([2, 4]), make.among(TILES), make.count(40)
-        points = (tile + 2) ** 2
-        weight = make.input((tiles_of(outputs, width), points, channels, width))
-        data = make.source([batch, *known, channels])
-        rows = make.among([1, 2, 3])
-        made = topi.nn.conv2d_nhwc_winograd(data, weight, outputs, window.padding, tile, rows)
+        groups, stride = make.among([1, 1, 2, 3]), make.among([1, 1, 2])
+        points = topi.nn.winograd_width(tile, stride) ** 2
+        shape = (tiles_of(outputs, width), points, channels, width)
+        weight = make.input((groups, *shape) if groups > 1 else shape)
+        data = make.source([batch, *known, groups * channels])
+        options = window.padding, tile, make.among([1, 2, 3]), stride
+        made = topi.nn.conv2d_nhwc_winograd(data, weight, groups * outputs, *options)
         return make.epilogue(made)
     outputs = make.count(12)
     data = make.source(_in_layout(kind, batch, channels, known))

@@ -37,7 +37,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep import barriers, matrices, warpgroups
+from tilesmith.tir.interpreter.lockstep import barriers, matrices, tensor_copies, warpgroups
 from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site

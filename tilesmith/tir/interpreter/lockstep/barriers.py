@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from tilesmith.ir import Call
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, State
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
 from tilesmith.tir.interpreter.values import Environment
 
 handles_statement = STATEMENT_RULES.handles
@@ -30,7 +33,7 @@ def _init(compiler: Any, call: Call, span: Any) -> Run:
     number, count = compiler.number(call.args[0]), compiler.number(call.args[1])
 
     def init(env: Environment) -> None:
-        env[CONTEXT_SLOT].arrivals[int(number(env))] = [int(count(env)), 0]
+        env[CONTEXT_SLOT].arrivals[int(number(env))] = SharedBarrier(int(count(env)))
 
     return init
 
@@ -38,13 +41,16 @@ def _init(compiler: Any, call: Call, span: Any) -> Run:
 @handles_statement("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx")
 def _arrive(compiler: Any, call: Call, span: Any) -> Run:
     number = compiler.number(call.args[0])
+    announced = compiler.number(call.args[1]) if len(call.args) > 1 else lambda env: 0
     site = compiler.site("barrier", "arrive", "shared", span)
 
     def arrive(env: Environment) -> None:
         group: Group = env[THREAD_SLOT]
-        counts = _counts(env, int(number(env)), site)
-        if counts is not None:
-            counts[1] += group.count
+        barrier = barrier_at(env, int(number(env)), site)
+        if barrier is None:
+            return
+        for _ in range(group.count):
+            barrier.arrive(int(announced(env)))
 
     return arrive
 
@@ -65,10 +71,15 @@ def _bulk(compiler: Any, call: Call, span: Any) -> Run:
     assert copy is not None
     begin = copy(compiler, call.with_fields(args=call.args[:5]), span)
     attach = _attach(compiler, call.with_fields(args=call.args[5:]), span)
+    count, number = compiler.number(call.args[4]), compiler.number(call.args[5])
+    site = compiler.site("barrier", "copy", "shared", span)
 
     def run(env: Environment) -> None:
         begin(env)
         attach(env)
+        barrier = barrier_at(env, int(number(env)), site)
+        if barrier is not None:
+            barrier.bind([], int(count(env)) * env[THREAD_SLOT].count)
 
     return run
 
@@ -82,19 +93,20 @@ def _wait(compiler: Any, call: Call, span: Any) -> Run:
         group: Group = env[THREAD_SLOT]
         state: State = env[CONTEXT_SLOT]
         which = int(number(env))
-        counts = _counts(env, which, site)
-        if counts is None:
+        barrier = barrier_at(env, which, site)
+        if barrier is None:
             return
-        wanted, arrived = counts
-        if arrived < wanted:
+        waits = state.waits.setdefault(which, numpy.zeros(state.threads, numpy.int64))
+        early = [int(one) for one in group.ids if not barrier.is_over(int(waits[one]))]
+        if early:
             state.find(
                 "endless wait",
-                f"thread {state.thread_text(int(group.ids[0]))} waits forever at barrier {which}: "
-                f"{arrived} of {wanted} arrivals",
+                f"thread {state.thread_text(early[0])} waits forever at barrier {which}: "
+                f"{barrier.missing()}",
                 site,
             )
+        waits[group.ids] += 1
         state.copies.complete(env, which)
-        counts[1] = max(arrived - wanted, 0)
         if state.launch is not None:
             state.clock.barrier()
             for observer in state.observers:
@@ -103,9 +115,8 @@ def _wait(compiler: Any, call: Call, span: Any) -> Run:
     return wait
 
 
-def _counts(env: Environment, number: int, site: Any) -> list[int] | None:
-    """Return how many threads a barrier is for, and how many have arrived; None (and a finding)
-    where it was not set up."""
+def barrier_at(env: Environment, number: int, site: Any) -> SharedBarrier | None:
+    """Return a barrier of the block; None (and a finding) where it was not set up."""
     state: State = env[CONTEXT_SLOT]
     found = state.arrivals.get(number)
     if found is None:

@@ -12,6 +12,7 @@ import numpy
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError, TilesmithError
 from tilesmith.tir.interpreter.lockstep.memory import Clock, Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
 
 __all__ = ["ADVICE", "ERRORS", "Finding", "Group", "LockstepOptions", "State", "granules"]
 
@@ -120,7 +121,8 @@ class State:
     is_cut: bool = False  # loops were cut: what they would have written is missing
     sites: list[Site] = field(default_factory=list)
     copies: Any = None
-    arrivals: dict[int, list[int]] = field(default_factory=dict)  # at barriers in shared memory
+    arrivals: dict[int, SharedBarrier] = field(default_factory=dict)
+    waits: dict[int, numpy.ndarray] = field(default_factory=dict)  # at these barriers, by thread
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
     last_defined: Any = None
@@ -150,6 +152,7 @@ class State:
         self.block, self.block_number = block, number
         self.shared.clear()
         self.arrivals.clear()
+        self.waits.clear()
         self.clock.block_started()
         for observer in self.observers:
             observer.block_started(block)

@@ -14,6 +14,8 @@ comes from there. So all passes together bring the next run, a few bytes in each
 
 Loops with the annotation ``prefetch_next`` are looked at, and what they read in vectors. Prefetches
 never fault: those of the last run may lie behind the end of the buffer.
+
+Loops with the annotation ``prefetch_rows`` look up rows: see `prefetch_rows`.
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads, statements
 from tilesmith.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, stmt_seq
+from tilesmith.tir.transform.loops.prefetch_rows import PREFETCH_ROWS, row_prefetches
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = ["PREFETCH_NEXT", "prefetch_next_run"]
 
 PREFETCH_NEXT = "prefetch_next"
 """The annotation of the innermost loop of a run."""
+_ANNOTATIONS = (PREFETCH_NEXT, PREFETCH_ROWS)
 _LINE_BYTES = 64
 _INTO_L2 = 2
 """The hint of locality: the run is as large as a part of the second cache."""
@@ -80,6 +84,9 @@ class _Injector(StatementRewriter):
             found = _runs(loop, self.around)
             hints = [hint for run in found for hint in self.prefetches(run)]
             new = new.with_fields(annotations=kept, body=stmt_seq(*hints, new.body))
+        if loop.annotations.get(PREFETCH_ROWS):
+            kept = {key: one for key, one in new.annotations.items() if key != PREFETCH_ROWS}
+            new = new.with_fields(annotations=kept, body=stmt_seq(*row_prefetches(loop), new.body))
         self.around.pop()
         return new
 
@@ -196,7 +203,7 @@ def _prefetch(load: BufferLoad, index: PrimExpr) -> Stmt:
 
 
 def _is_annotated(node: object) -> bool:
-    return isinstance(node, For) and bool(node.annotations.get(PREFETCH_NEXT))
+    return isinstance(node, For) and not node.annotations.keys().isdisjoint(_ANNOTATIONS)
 
 
 @compiler_pass("tir.PrefetchNextRun")

@@ -38,6 +38,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
+from tilesmith.tir.tensor_copies import tile_alignments
 from tilesmith.tir.transform.storage.merged_memory import MergedMemory, Part
 
 __all__ = [
@@ -76,12 +77,12 @@ class _Life:
             size *= extent.value
         return size
 
-    def symbolic_nbytes(self) -> PrimExpr:
+    def symbolic_nbytes(self, alignment: int) -> PrimExpr:
         """Return the size as an expression, a multiple of the alignment."""
         size: PrimExpr = const(self.allocation.dtype.nbytes, "int32")
         for extent in self.allocation.extents:
             size = size * (extent if extent.dtype == "int32" else extent.astype("int32"))
-        return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+        return (size + (alignment - 1)) // alignment * alignment
 
 
 class _LifeFinder(Visitor):
@@ -179,19 +180,21 @@ class _LifeFinder(Visitor):
         return tuple(found)
 
 
-def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
-    """Give each allocation its offset; return the total size in bytes."""
+def _place(finder: _LifeFinder, lives: dict[Var, _Life], alignment: int) -> PrimExpr:
+    """Give each allocation its offset, a multiple of the alignment; return the total bytes."""
     sizes = {root: life.nbytes() for root, life in lives.items()}
     fixed = {root: size for root, size in sizes.items() if size is not None}
     allocations = [Allocation(size, finder.epochs(root)) for root, size in fixed.items()]
-    plan = plan_offsets(allocations, ALIGNMENT)
+    plan = plan_offsets(allocations, alignment)
     for root, offset in zip(fixed, plan.offsets):
         lives[root].offset = offset
-    total: PrimExpr = const(plan.total, "int32")
+    is_last = len(fixed) == len(lives)
+    end = plan.total if is_last else -(-plan.total // alignment) * alignment
+    total: PrimExpr = const(end, "int32")
     for root, life in lives.items():  # sizes known only at run time come last
         if root not in fixed:
             life.offset = total
-            total = total + life.symbolic_nbytes()
+            total = total + life.symbolic_nbytes(alignment)
     return total
 
 
@@ -217,7 +220,9 @@ class _Kernels(Rewriter):
         lives = {var: life for var, life in finder.lives.items() if finder.ranges.of(var)}
         if len(lives) < 2:
             return kernel
-        total = _place(finder, lives)
+        aligned = tile_alignments(kernel)  # of copies that the hardware carries out by itself
+        alignment = max([ALIGNMENT, *[aligned[root] for root in lives if root in aligned]])
+        total = _place(finder, lives, alignment)
         parts = {root: Part(life.allocation, life.offset) for root, life in lives.items()}
         name = "buf_dyn_shmem" if self.scope == "shared.dyn" else "buf_shmem"
         memory = Var(name, PointerType(PrimType("uint8"), self.scope))

@@ -80,6 +80,7 @@ from tilesmith.tir.transform.threads.thread_places import PlaceProver
 __all__ = ["order_global_memory", "thread_sync", "thread_sync_as_configured"]
 
 
+_BULK_COPIES = ("tir.ptx_cp_async_bulk", "tir.ptx_cp_async_bulk_tensor")
 _TILE_STORES = ("tir.mma_store", "tir.tvm_store_matrix_sync")
 
 
@@ -495,6 +496,11 @@ class _AccessFinder(Visitor):
                 self.owner.background.append(target)
             if isinstance(source, Var):
                 self.add(Access(source, None, 1, None, False))
+        elif name in _BULK_COPIES and isinstance(node.args[0], Var):
+            # One thread issues several of them, and barriers in shared memory order them.
+            self.add(Access(node.args[0], None, 1, None, True, atomic=True))
+            for argument in node.args[1:]:
+                self.visit(argument)
         elif operands := register_operands(node):
             self.registers(node, operands)
         else:

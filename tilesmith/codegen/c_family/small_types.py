@@ -116,63 +116,72 @@ static inline float f64_to_odd_f32(double value) {
 }"""
 
 
-def small_type_helper(name: str) -> tuple[str, tuple[str, ...]] | None:
+Helper = tuple[str, tuple[str, ...]]
+"""The text of a function, and the names of the functions that it needs."""
+
+
+def small_type_helper(name: str) -> Helper | None:
     """Return the text of a helper by its name, and the helpers that it needs; None for other
     names.
     """
-    if name == "small_floats":
-        return _ANY_SMALL_FLOAT.strip("\n"), ()
-    if name == "f64_to_odd_f32":
-        return _WIDE_TO_SINGLE.strip("\n"), ()
-    if name in _SCALE_HELPERS:
-        return _SCALE_HELPERS[name].strip("\n"), ()
-    for dtype, form in _FORMATS.items():
-        short = small_name(DataType(dtype))
-        words = f"{form.exponent_bits}, {form.digits}, {form.bias}, {form.kind}"
-        if name == f"{short}_to_f32":
-            return (
-                f"static inline float {name}(uint8_t code) "
-                f"{{ return small_to_f32(code, {words}); }}"
-            ), ("small_floats",)
-        if name == f"f32_to_{short}":
-            return (
-                f"static inline uint8_t {name}(float value) "
-                f"{{ return f32_to_small(value, {words}); }}"
-            ), ("small_floats",)
-    return _packed_helper(name)
+    return _HELPERS.get(name)
 
 
-def _packed_helper(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return a helper such as `wrap_i4`, `load_i4` or `store_i4`."""
-    action, _, short = name.partition("_")
-    names = {small_name(dtype): dtype for dtype in _packed_types()}
-    dtype = names.get(short)
-    if dtype is None or action not in ("wrap", "load", "store"):
-        return None
-    bits, kind = dtype.bits, "int8_t" if dtype.is_int else "uint8_t"
-    each, mask = 8 // bits, (1 << bits) - 1
-    if action == "wrap":
-        half = 1 << (bits - 1)
-        value = f"((x & {mask}) ^ {half}) - {half}" if dtype.is_int else f"x & {mask}"
-        return f"static inline {kind} {name}(int32_t x) {{ return ({kind})({value}); }}", ()
-    if action == "load":
-        loaded = f"((const uint8_t*)data)[index / {each}] >> index % {each} * {bits}"
-        value = f"wrap_{short}({loaded})" if dtype.is_integer else f"(uint8_t)({loaded} & {mask})"
-        text = (
-            f"static inline {kind} {name}(const void* data, int64_t index) {{\n"
-            f"  return {value};\n}}"
-        )
-        return text, ((f"wrap_{short}",) if dtype.is_integer else ())
-    text = (
-        f"static inline void {name}(void* data, int64_t index, {kind} value) {{\n"
-        f"  uint8_t* byte = (uint8_t*)data + index / {each};\n"
-        f"  const int shift = (int)(index % {each}) * {bits};\n"
-        f"  *byte = (uint8_t)((*byte & ~({mask} << shift)) | ((value & {mask}) << shift));\n}}"
-    )
-    return text, ()
+def _conversions(dtype: str, form: _Format) -> dict[str, Helper]:
+    """Return `e4m3fn_to_f32` and `f32_to_e4m3fn`."""
+    short = small_name(DataType(dtype))
+    words = f"{form.exponent_bits}, {form.digits}, {form.bias}, {form.kind}"
+    widen, narrow = f"{short}_to_f32", f"f32_to_{short}"
+    return {
+        widen: (
+            f"static inline float {widen}(uint8_t code) {{ return small_to_f32(code, {words}); }}",
+            ("small_floats",),
+        ),
+        narrow: (
+            f"static inline uint8_t {narrow}(float value) "
+            f"{{ return f32_to_small(value, {words}); }}",
+            ("small_floats",),
+        ),
+    }
+
+
+def _packed_helpers(dtype: DataType) -> dict[str, Helper]:
+    """Return `wrap_i4`, `load_i4` and `store_i4`."""
+    bits, kind, short = dtype.bits, "int8_t" if dtype.is_int else "uint8_t", small_name(dtype)
+    each, mask, half = 8 // bits, (1 << bits) - 1, 1 << (bits - 1)
+    wrapped = f"((x & {mask}) ^ {half}) - {half}" if dtype.is_int else f"x & {mask}"
+    wrap, load, store = f"wrap_{short}", f"load_{short}", f"store_{short}"
+    loaded = f"((const uint8_t*)data)[index / {each}] >> index % {each} * {bits}"
+    value = f"{wrap}({loaded})" if dtype.is_integer else f"(uint8_t)({loaded} & {mask})"
+    return {
+        wrap: (f"static inline {kind} {wrap}(int32_t x) {{ return ({kind})({wrapped}); }}", ()),
+        load: (
+            f"static inline {kind} {load}(const void* data, int64_t index) {{\n"
+            f"  return {value};\n}}",
+            (wrap,) if dtype.is_integer else (),
+        ),
+        store: (
+            f"static inline void {store}(void* data, int64_t index, {kind} value) {{\n"
+            f"  uint8_t* byte = (uint8_t*)data + index / {each};\n"
+            f"  const int shift = (int)(index % {each}) * {bits};\n"
+            f"  *byte = (uint8_t)((*byte & ~({mask} << shift)) | ((value & {mask}) << shift));\n}}",
+            (),
+        ),
+    }
 
 
 def _packed_types() -> list[DataType]:
     names = [f"{sign}{bits}" for sign in ("int", "uint") for bits in (1, 2, 4)]
     found = [DataType(name) for name in names if name != "uint1"] + [DataType("float4_e2m1fn")]
     return [dtype for dtype in found if is_packed(dtype)]
+
+
+_HELPERS: dict[str, Helper] = {
+    "small_floats": (_ANY_SMALL_FLOAT.strip("\n"), ()),
+    "f64_to_odd_f32": (_WIDE_TO_SINGLE.strip("\n"), ()),
+    **{name: (text.strip("\n"), ()) for name, text in _SCALE_HELPERS.items()},
+}
+for _dtype, _form in _FORMATS.items():
+    _HELPERS |= _conversions(_dtype, _form)
+for _packed in _packed_types():
+    _HELPERS |= _packed_helpers(_packed)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
-from tilesmith.codegen.c.file_text import FileText
-from tilesmith.codegen.c.helpers import identifier
+from tilesmith.codegen.c_family.file_text import CommonFileText
 from tilesmith.support.errors import CodegenError
 
-__all__ = ["Lines"]
+__all__ = ["CommonLines"]
 
 
-class Lines:
+class CommonLines:
     """The lines of a function's body in a file, and the names that are used there. ``name`` is the
     function's, for messages.
     """
 
-    def __init__(self, name: str, file: FileText) -> None:
+    kind: ClassVar[str] = "function"
+
+    def __init__(self, name: str, file: CommonFileText) -> None:
         self.name = name
         self.file = file
         self.lines: list[str] = []
@@ -35,11 +37,15 @@ class Lines:
         yield
         self.indent -= 1
 
+    def is_taken(self, name: str) -> bool:
+        """True if a new variable cannot have a name: it is used, or would hide one of the file."""
+        return name in self.taken or self.file.has(name)
+
     def fresh(self, hint: str) -> str:
         """Return a name that is not used in the function, and hides nothing of the file."""
-        base = name = identifier(hint)
+        base = name = self.file.dialect.identifier(hint)
         number = 0
-        while name in self.taken or self.file.has(name):
+        while self.is_taken(name):
             number += 1
             name = f"{base}_{number}"
         self.taken.add(name)
@@ -47,5 +53,5 @@ class Lines:
         return name
 
     def unsupported(self, what: str, *notes: str) -> CodegenError:
-        """Return the error for code that C cannot express."""
-        return CodegenError(f"function '{self.name}': {what}", notes=notes)
+        """Return the error for code that the language cannot express."""
+        return CodegenError(f"{self.kind} '{self.name}': {what}", notes=notes)
