@@ -73,6 +73,17 @@ def test_sums_that_wrap_around_are_not_digits() -> None:
         assert len(found.indices) == count
 
 
+def test_a_narrow_digit_needs_an_iterator_that_its_type_can_count() -> None:
+    wide, inner = Var("wide", "int64"), Var("inner", "int64")
+    digit = op.cast("int32", (wide * 256 + inner) // 8 % 3)
+    for steps, count in [(3 << 10, 1), (3 << 40, 0)]:  # 3 << 40 is 0 in 32 bits
+        domains = {wide: Range(const(0, "int64"), const(steps, "int64")),
+                   inner: Range(const(0, "int64"), const(256, "int64"))}  # fmt: skip
+        found = detect_iter_map([digit], domains)
+        assert len(found.indices) == count
+        assert bool(found.errors) == (not count)
+
+
 @pytest.mark.parametrize("level", ["surjective", "nocheck"])
 def test_digits_may_leave_no_gap(level: str) -> None:
     assert not detect_iter_map([i * 9 + j], DOMAINS, True, level).indices

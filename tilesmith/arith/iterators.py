@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
-from tilesmith.arith.iter_sizes import Sizes
-from tilesmith.ir import Cast, PrimExpr, Range, Sub, Var
+from tilesmith.arith.iter_sizes import NotAffine, Sizes
+from tilesmith.ir import Cast, IntImm, PrimExpr, Range, Sub, Var
 from tilesmith.ir import operators as op
 from tilesmith.ir.queries import mentions
 from tilesmith.runtime.dtype import DataType
@@ -88,7 +88,9 @@ class Iterators:
         return mark
 
     def cast_digit(self, arg: IterSplitExpr, dtype: DataType) -> IterSplitExpr:
-        """Returns a digit in another dtype."""
+        """Returns a digit in another dtype. Raises NotAffine if that cannot count its iterator."""
+        if isinstance(arg.source.extent, IntImm) and arg.source.extent.value > dtype.max_value:
+            raise NotAffine(f"{dtype} cannot count an iterator of {arg.source.extent} steps")
         key = ("cast", dtype, id(arg.source))  # the copy keeps its origin alive
         mark = self._marks.get(key)
         if mark is None:
