@@ -35,17 +35,18 @@ def check(
     device: str | None = None,
     target: str | None = None,
     seed: int = 0,
+    planted: bool = False,
 ) -> None:
     """Check a program with its schedule, up to a phase. Raises Finding where a step fails or
-    changes what the program computes. A primitive may refuse. ``extra``, ``config``, ``device``
-    and ``seed``: further passes, options, a device to lower for, and what further calls are drawn
-    from, as a case has them. With a ``target``, the
-    schedule begins with what the rules for it do.
+    changes what the program computes. A primitive may refuse. ``extra``, ``config``, ``device``,
+    ``seed`` and ``planted``: further passes, options, a device to lower for, what further calls are
+    drawn from, and whether faults are planted in kernels, as a case has them. With a ``target``,
+    the schedule begins with what the rules for it do.
     """
     intrinsics.register()
     checker = Checker(program, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
-    checker.seed = seed
+    checker.seed, checker.is_planted = seed, planted
     is_small = True
     if target is not None:
         begun = scheduled(checker, Target(target), "rules", is_repeated=True)
@@ -95,7 +96,8 @@ def file_text(finding: dict[str, Any]) -> str:
     script, imports = _with_imports(finding["script"])
     name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
-    wanted = ("extra", "config", "device", *(["seed"] if phase == "call" else []))
+    wanted = ("extra", "config", "device", *(["seed"] if phase == "call" else []),
+              *(["planted"] if finding["name"] == "planted faults" else []))  # fmt: skip
     rules = case.get("rules", {})
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     more += f", target={json.dumps(rules['target'])}" if rules else ""

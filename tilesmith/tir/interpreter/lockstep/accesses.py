@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 
 __all__ = [
-    "BufferAccesses", "Place", "Target", "check_arrived", "defined_at", "fetch", "note_undefined",
-    "pointed", "put", "where_of",
+    "BufferAccesses", "Place", "Target", "checked_read", "fetch", "flags_of", "pointed", "put",
+    "put_seen", "where_of",
 ]  # fmt: skip
 
 
@@ -103,11 +103,21 @@ def where_of(memory: Memory, position: Any, size: int, group: Group) -> Any:
 
 
 def defined_at(memory: Memory, position: Any, size: int, group: Group) -> Any:
-    """Return which elements hold a value; None: all."""
+    """Return which elements hold a value, or will when a copy in flight arrives (whoever reads them
+    before that misses a wait, see ``check_arrived``); None: all."""
     if memory.is_defined or memory.defined is None:
         return None
-    flags = memory.defined[where_of(memory, position, size, group)]
-    return None if flags.all() else flags
+    where = where_of(memory, position, size, group)
+    flags = memory.defined[where]
+    if flags.all():
+        return None
+    if memory.pending is not None:
+        flags = flags | memory.pending[where]
+        if flags.all():
+            return None
+    if memory.space in ("shared", "global") and size > memory.granule:
+        flags = flags.reshape((*numpy.shape(position), -1)).all(-1)
+    return flags
 
 
 class BufferAccesses:
@@ -231,8 +241,8 @@ class BufferAccesses:
                 state: State = env[CONTEXT_SLOT]
                 if inside is None:
                     state.accessed(site, memory, group, position, size, False)
-                    if memory.pending is not None:
-                        check_arrived(state, site, memory, position, size, group)
+            if memory.pending is not None and inside is None:
+                check_arrived(env[CONTEXT_SLOT], site, memory, position, size, group)
             if not memory.is_defined and memory.defined is not None:
                 flags = defined_at(memory, position, size, group)
                 if flags is not None:
@@ -271,7 +281,8 @@ class BufferAccesses:
                 _note_result(env, site, memory, position, defined, group)
             elif defined is not None:
                 memory.written(
-                    where_of(memory, position, size, group), _flags(defined, position, size, memory)
+                    where_of(memory, position, size, group),
+                    flags_of(defined, position, size, memory),
                 )
             elif not memory.is_defined:
                 memory.written(where_of(memory, position, size, group))
@@ -281,18 +292,24 @@ class BufferAccesses:
     def deferred(
         self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any, site: Site | None = None
     ) -> Callable[..., None]:
-        """Return ``begin(env, value)`` for a store that arrives when the program waits for it."""
+        """Return ``begin(env, value, defined)`` for a store that arrives when the program waits for
+        it."""
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find = self.target(buffer, indices)
         site = site or self.compiler.site("write", buffer.name, space, span)
 
-        def begin(env: Environment, value: Any) -> None:
+        def begin(env: Environment, value: Any, defined: Any) -> None:
             group: Group = env[THREAD_SLOT]
             memory, position, _ = find(env, site)
             position = numpy.broadcast_to(position, numpy.shape(position) or (group.count,))
             value = numpy.broadcast_to(value, position.shape)
+            if defined is not None and memory.defined is None:
+                _note_result(env, site, memory, position, defined, group)
+                defined = None
+            elif defined is not None:
+                defined = numpy.broadcast_to(defined, position.shape)
             env[CONTEXT_SLOT].copies.begin(
-                env, site, memory, group.ids, position, value.copy(), kind
+                env, site, memory, group.ids, position, value.copy(), kind, defined
             )
 
         return begin
@@ -303,7 +320,7 @@ def check_arrived(
 ) -> None:
     """Find reads of elements that an asynchronous copy has not been waited for."""
     assert memory.pending is not None
-    flags = memory.pending[granules(position, size, memory.granule)]
+    flags = memory.pending[where_of(memory, position, size, group)]
     if flags.any():
         first = int(numpy.argmax(flags.reshape(-1))) * group.count // flags.size
         thread = int(group.ids[min(first, group.count - 1)])
@@ -313,6 +330,21 @@ def check_arrived(
             "asynchronous copy writes that has not been waited for",
             site,
         )
+
+
+def checked_read(
+    env: Environment, site: Any, memory: Memory, group: Group, position: Any, size: int,
+    is_async: bool = False,
+) -> None:  # fmt: skip
+    """Check and count a read of elements by thread (``is_async``: by a copy in the background)."""
+    state: State = env[CONTEXT_SLOT]
+    if memory.space in ("shared", "global"):
+        state.accessed(site, memory, group, position, size, False, is_async=is_async)
+    if memory.pending is not None:
+        check_arrived(state, site, memory, position, size, group)
+    flags = defined_at(memory, position, size, group)
+    if flags is not None:
+        note_undefined(env, site, memory, position, flags, group, False)
 
 
 def note_undefined(
@@ -326,8 +358,6 @@ def note_undefined(
     if is_copy:
         state.last_defined = flags
         return
-    if memory.pending is not None and memory.pending.any():
-        return  # a missing wait, which has been found
     flat = numpy.broadcast_to(flags, numpy.shape(flags) or (1,)).reshape(-1)
     first = int(numpy.argmin(flat))
     thread = int(group.ids[first * group.count // flat.size])
@@ -361,16 +391,16 @@ def _note_result(
     )
 
 
-def _flags(defined: Any, position: Any, size: int, memory: Memory) -> Any:
+def flags_of(defined: Any, position: Any, size: int, memory: Memory) -> Any:
     """Return flags of elements as flags of the granules of the memory that they are stored in."""
+    is_alike = numpy.shape(defined) == numpy.shape(position)
     if memory.space in ("local", "warp"):
-        return (
-            defined
-            if numpy.shape(defined) == numpy.shape(position) or numpy.ndim(position) == 0
-            else defined.all()
-        )
+        return defined if is_alike or numpy.ndim(position) == 0 else defined.all()
+    if not is_alike:
+        return bool(numpy.all(defined))
     wanted = granules(position, size, memory.granule).shape
-    return defined if numpy.shape(defined) == wanted else bool(numpy.all(defined))
+    per = max(size // memory.granule, 1)
+    return numpy.repeat(numpy.asarray(defined)[..., None], per, -1).reshape(wanted)
 
 
 def _chosen(value: Any, chosen: Any, count: int) -> Any:

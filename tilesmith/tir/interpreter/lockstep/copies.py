@@ -12,10 +12,10 @@ from typing import Any
 import numpy
 
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep.accesses import put_seen
+from tilesmith.tir.interpreter.lockstep.accesses import flags_of, put, put_seen, where_of
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import Site
-from tilesmith.tir.interpreter.lockstep.state import Group, State, granules
+from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.values import Environment
 
 __all__ = ["PTX_QUEUE", "BlockCopies"]
@@ -28,14 +28,16 @@ class _Copy:
     (-1: none yet)."""
 
     def __init__(
-        self, site: Site, memory: Memory, ids: Any, position: Any, values: Any, kind: Any
-    ) -> None:
+        self, site: Site, memory: Memory, ids: Any, position: Any, values: Any, kind: Any,
+        defined: Any,
+    ) -> None:  # fmt: skip
         self.site = site
         self.memory = memory
         self.ids = ids
         self.position = position
         self.values = values
         self.kind = kind
+        self.defined = defined  # which elements of the source held a value; None: all
         self.queue: Any = None
         self.group = numpy.full(len(ids), -1, numpy.int64)
 
@@ -50,21 +52,20 @@ class BlockCopies:
 
     def begin(
         self, env: Environment, site: Site, memory: Memory, ids: Any, position: Any, values: Any,
-        kind: Any,
+        kind: Any, defined: Any = None,
     ) -> None:  # fmt: skip
-        """Begin copies: ``position`` are elements of ``kind``, by thread (and lane)."""
+        """Begin copies: ``position`` are elements of ``kind``, by thread (and lane). ``defined``:
+        which of the values were ever written (None: all)."""
         state: State = env[CONTEXT_SLOT]
         size = numpy.dtype(kind).itemsize
-        self.flying.append(_Copy(site, memory, ids, position, values, kind))
+        self.flying.append(_Copy(site, memory, ids, position, values, kind, defined))
+        group: Group = env[THREAD_SLOT]
         if memory.space in ("shared", "global"):
-            at = granules(position, size, memory.granule)
-            if memory.pending is None:
-                memory.pending = numpy.zeros(-(-memory.data.nbytes // memory.granule), numpy.bool_)
-            group: Group = env[THREAD_SLOT]
             same = put_seen(memory, numpy.dtype(kind), position, group, values)
             state.accessed(site, memory, group, position, size, True, same, is_async=True)
-            memory.pending[at] = True
-            memory.written(at, False)
+        where = where_of(memory, position, size, group)
+        memory.in_flight()[where] = True
+        memory.written(where, False)
 
     def commit(self, ids: Any, queue: Any) -> None:
         """Close the group of the copies that these threads have begun."""
@@ -123,6 +124,7 @@ class BlockCopies:
         rest = ~done
         copy.ids, copy.position = copy.ids[rest], copy.position[rest]
         copy.values, copy.group = copy.values[rest], copy.group[rest]
+        copy.defined = None if copy.defined is None else copy.defined[rest]
         return True
 
     def _flags(self, ids: Any) -> Any:
@@ -133,18 +135,18 @@ class BlockCopies:
     def _arrive(self, state: State, copy: _Copy, done: Any, warp_size: int) -> None:
         memory, position, ids = copy.memory, copy.position[done], copy.ids[done]
         group = Group(ids, len(ids) == self.threads, warp_size)
-        kind = numpy.dtype(copy.kind)
-        if memory.space == "local":
-            memory.elements(kind)[position, ids if position.ndim == 1 else ids[:, None]] = (
-                copy.values[done]
-            )
-            memory.written((position, ids if position.ndim == 1 else ids[:, None]))
+        kind, values = numpy.dtype(copy.kind), copy.values[done]
+        size = kind.itemsize
+        where = where_of(memory, position, size, group)
+        memory.in_flight()[where] = False
+        flags: Any = True
+        if copy.defined is not None:
+            flags = flags_of(copy.defined[done], position, size, memory)
+        memory.written(where, flags)
+        if memory.space not in ("shared", "global"):
+            put(memory, kind, position, group, values)
             return
-        same = put_seen(memory, kind, position, group, copy.values[done])
-        at = granules(position, kind.itemsize, memory.granule)
-        if memory.pending is not None:
-            memory.pending[at] = False
-        memory.written(at)
+        same = put_seen(memory, kind, position, group, values)
         observers, state.observers = state.observers, ()  # it has been counted
-        state.accessed(copy.site, memory, group, position, kind.itemsize, True, same)
+        state.accessed(copy.site, memory, group, position, size, True, same)
         state.observers = observers

@@ -58,7 +58,7 @@ def masked_store(
         make(node.buffer, [_lane(one, lane) for one in node.indices], node.span, site)
         for lane in range(lanes)
     ]
-    narrow, more = accesses.compiler.narrowed(), () if in_background else (None,)
+    narrow = accesses.compiler.narrowed()
 
     def store(env: Environment, value: Any, defined: Any = None) -> None:
         count = env[THREAD_SLOT].count
@@ -68,10 +68,10 @@ def masked_store(
         value = numpy.broadcast_to(value, (count, lanes))
         for lane, (part, wanted) in enumerate(zip(parts, mask(env).T)):
             if wanted.all():
-                part(env, value[:, lane], *more)
+                part(env, value[:, lane], None)
             elif wanted.any():
                 chosen = numpy.flatnonzero(wanted)
-                part(narrow(env, chosen), value[chosen, lane], *more)
+                part(narrow(env, chosen), value[chosen, lane], None)
 
     return store
 

@@ -19,10 +19,8 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import (
     Place,
-    check_arrived,
-    defined_at,
+    checked_read,
     fetch,
-    note_undefined,
     pointed,
     put,
     put_seen,
@@ -42,7 +40,7 @@ from tilesmith.tir.interpreter.matrix_units import (
 )
 from tilesmith.tir.interpreter.values import Environment, element_type
 
-__all__ = ["Registers", "checked_read", "count_operations", "name_of_memory", "whole_warps"]
+__all__ = ["Registers", "count_operations", "name_of_memory", "whole_warps"]
 
 Run = Callable[[Environment], None]
 WARP = 32
@@ -156,20 +154,6 @@ def _of_warps(env: Environment, warps: Any) -> Group:
     if len(warps) * group.warp_size == group.count:
         return group
     return group.part(numpy.flatnonzero(numpy.isin(group.warps_of, warps)))
-
-
-def checked_read(
-    env: Environment, site: Any, memory: Memory, group: Group, position: Any, size: int
-) -> None:
-    """Check and count a read of elements by thread."""
-    state: State = env[CONTEXT_SLOT]
-    if memory.space in ("shared", "global"):
-        state.accessed(site, memory, group, position, size, False)
-        if memory.pending is not None:
-            check_arrived(state, site, memory, position, size, group)
-    flags = defined_at(memory, position, size, group)
-    if flags is not None:
-        note_undefined(env, site, memory, position, flags, group, False)
 
 
 def _read_by_others(

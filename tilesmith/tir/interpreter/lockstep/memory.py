@@ -213,7 +213,7 @@ class Memory:
         self.typed: dict[Any, numpy.ndarray] = {}
         self.shadow: Shadow | None = None
         self.defined: numpy.ndarray | None = None
-        self.pending: numpy.ndarray | None = None  # granules that copies in flight will write
+        self.pending: numpy.ndarray | None = None  # what copies in flight will write, like defined
         self.writes = 0
         self.checked: set[Any] = set()  # reads in the present epoch that have been checked
         self.checked_at: Any = None
@@ -285,6 +285,15 @@ class Memory:
         if self.shadow is None:
             self.shadow = Shadow(-(-self.data.nbytes // self.granule), across_blocks)
         return self.shadow
+
+    def in_flight(self) -> numpy.ndarray:
+        """Return the flags of what copies in flight will write, new ones at first."""
+        if self.pending is None:
+            size: tuple[int, ...] = self.data.shape
+            if self.space in ("shared", "global"):
+                size = (-(-self.data.nbytes // self.granule),)
+            self.pending = numpy.zeros(size, numpy.bool_)
+        return self.pending
 
     def written(self, where: Any, flags: Any = True) -> None:
         """Record that granules hold a value (or, by ``flags``, still do not)."""

@@ -17,7 +17,7 @@ from tilesmith.ir.rules import OperatorRules
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep.accesses import Place, pointed
+from tilesmith.tir.interpreter.lockstep.accesses import Place, checked_read, pointed
 from tilesmith.tir.interpreter.lockstep.copies import PTX_QUEUE
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
@@ -223,7 +223,7 @@ def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], N
             at = origin_at[chosen][:, None] + lanes
             data[chosen] = origin.memory.elements(numpy.dtype("u1"))[at]
             part = group if len(chosen) == group.count else group.part(chosen)
-            state.accessed(read, origin.memory, part, at, 1, False, is_async=True)
+            checked_read(env, read, origin.memory, part, at, 1, is_async=True)
         fits = _within(
             state, write, target.memory, target_at, nbytes, group, numpy.arange(group.count)
         )

@@ -467,12 +467,21 @@ class LockstepStatements(Dispatcher[Run]):
         else:
             value = expressions.visit(node.value)
         is_row = not expressions.differs(node.value) and node.value.dtype.lanes > 1
+
+        def evaluated(env: Environment) -> tuple[Any, Any]:
+            """Return the value, and which elements of it are defined (None: all)."""
+            state: State = env[CONTEXT_SLOT]
+            state.last_defined = None
+            found = value(env)
+            defined, state.last_defined = state.last_defined if is_copy else None, None
+            return found, defined
+
         if self.is_async:
             if node.predicate is not None:
                 begin = masked_store(expressions.accesses, node, in_background=True)
             else:
                 begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
-            return lambda env: begin(env, value(env))
+            return lambda env: begin(env, *evaluated(env))
         if node.predicate is not None:
             store = masked_store(expressions.accesses, node)
         else:
@@ -481,9 +490,7 @@ class LockstepStatements(Dispatcher[Run]):
 
         def run(env: Environment) -> None:
             state: State = env[CONTEXT_SLOT]
-            state.last_defined = None
-            found = value(env)
-            defined, state.last_defined = state.last_defined if is_copy else None, None
+            found, defined = evaluated(env)
             store(env, found[None, :] if is_row else found, defined)
             if work and state.launch is not None:
                 for observer in state.observers:

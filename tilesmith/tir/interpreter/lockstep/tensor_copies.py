@@ -14,7 +14,7 @@ import numpy
 from tilesmith.ir import Call
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep.accesses import pointed
+from tilesmith.tir.interpreter.lockstep.accesses import checked_read, pointed
 from tilesmith.tir.interpreter.lockstep.barriers import barrier_at
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, State
@@ -71,9 +71,7 @@ def _copy_tensor(compiler: Any, call: Call, span: Any) -> Callable[[Environment]
             data = numpy.zeros(copy.nbytes, numpy.uint8)
             data[inside] = source.memory.elements(_BYTE)[positions]
             if positions.size:
-                state.accessed(
-                    read, source.memory, own, positions[None], 1, False, is_async=True
-                )  # fmt: skip
+                checked_read(env, read, source.memory, own, positions[None], 1, is_async=True)
             inner = [*env[:THREAD_SLOT], own, *env[THREAD_SLOT + 1 :]]
             state.copies.begin(
                 inner, write, into.memory, own.ids, at + places[None], data[None], _BYTE

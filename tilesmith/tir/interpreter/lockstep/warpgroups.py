@@ -14,10 +14,9 @@ import numpy
 
 from tilesmith.ir import Call
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep.accesses import Place, pointed
+from tilesmith.tir.interpreter.lockstep.accesses import Place, checked_read, pointed
 from tilesmith.tir.interpreter.lockstep.matrices import (
     Registers,
-    checked_read,
     count_operations,
     name_of_memory,
 )
