@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tilesmith.support.errors import ExecutionError
-from tilesmith.tir.interpreter.frame import THREAD_SLOT
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.values import Environment, Pointer
 from tilesmith.tir.warpgroup_products import WARPGROUP
 
@@ -108,6 +108,9 @@ def fork(
                 pointer = parent[slot]
                 if isinstance(pointer, Pointer):
                     env[slot] = _copy_for(pointer, (tag, index))
+                    watch = env[CONTEXT_SLOT].watch
+                    if watch is not None:
+                        watch.copied(pointer, env[slot])
                     for view in views:
                         env[view] = None
             made.append(env)

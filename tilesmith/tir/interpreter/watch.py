@@ -107,6 +107,16 @@ class Watch:
             flags = bytearray(pointer.memory.nbytes)
             self.written[id(pointer.memory)] = (pointer.memory, flags)
 
+    def copied(self, pointer: Pointer, copy: Pointer) -> None:
+        """Record memory that a thread has of its own, as a copy of what was allocated around its
+        launch: what was written there is written here."""
+        known = self.written.get(id(pointer.memory))
+        if known is None:
+            return
+        own = self.written.get(id(copy.memory))
+        flags = known[1] if own is None else [a | b for a, b in zip(own[1], known[1])]
+        self.written[id(copy.memory)] = (copy.memory, bytearray(flags))
+
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
     ) -> None:
