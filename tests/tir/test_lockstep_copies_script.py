@@ -142,10 +142,61 @@ def unused_parts(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32")):
                 B[tx] = words[40 + tx % 16] + T.Cast("int32", small[128 + tx])
 
 
+@T.prim_func
+def a_lane_to_the_caller(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    R = T.decl_buffer((2,), "int32", scope="local")
+    R[0] = A[tx]
+    B[T.Ramp(tx * 2, 1, 2)] = R[T.Ramp(0, 1, 2)]
+
+
+@T.prim_func
+def a_lane_inside(A: T.Buffer((64,), "int32"), B: T.Buffer((32,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    R = T.decl_buffer((2,), "int32", scope="local")
+    S = T.decl_buffer((64,), "int32", scope="shared")
+    R[0] = A[tx]
+    S[T.Ramp(tx * 2, 1, 2)] = R[T.Ramp(0, 1, 2)]
+    T.tvm_storage_sync("shared")
+    B[tx] = S[tx] + 1
+
+
+@T.prim_func
+def a_lane_in_the_background(A: T.Buffer((64,), "int32"), B: T.Buffer((32,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 32)
+    R = T.decl_buffer((64,), "int32", scope="shared")
+    S = T.decl_buffer((64,), "int32", scope="shared")
+    R[tx * 2] = A[tx]
+    with T.attr(0, "async_commit_queue_scope", 0):
+        with T.attr(0, "async_scope", 1):
+            S[T.Ramp(tx * 2, 1, 2)] = R[T.Ramp(tx * 2, 1, 2)]
+    with T.attr(0, "async_wait_queue_scope", 0):
+        with T.attr(0, "async_wait_inflight_count", 0):
+            B[tx] = S[tx * 2 + 1] + 1
+
+
+def stored_under(lanes):
+    """A lane of two was never written; so many are stored by the first thread, all by others."""
+
+    @T.prim_func
+    def masked(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        R = T.decl_buffer((2,), "int32", scope="local")
+        R[0] = A[tx]
+        if tx > 0:
+            R[1] = A[tx]
+        mask = T.get_active_lane_mask("uint1x2", 0, T.min(tx + lanes, 2))
+        B.vstore([T.Ramp(tx * 2, 1, 2)], R[T.Ramp(0, 1, 2)], predicate=mask)
+
+    return masked
+
+
 FAULTS = [(a_lane_beside_a_copy, "undefined read"), (brings_nothing, "undefined read"),
           (brings_nothing_to_the_caller, "undefined read"),
           (copies_bytes_of_nothing, "undefined read"), (registers_too_early, "missing wait"),
-          (parts_of_an_element, "undefined read")]  # fmt: skip
+          (parts_of_an_element, "undefined read"), (a_lane_to_the_caller, "undefined read"),
+          (a_lane_inside, "undefined read"), (a_lane_in_the_background, "undefined read"),
+          (stored_under(2), "undefined read")]  # fmt: skip
 NAMES = [one.attrs["global_symbol"] for one, _ in FAULTS]
 
 
@@ -161,7 +212,7 @@ def test_both_find_what_never_came(func, kind):
     assert together.startswith(kind)
 
 
-@pytest.mark.parametrize("func", [beside_a_copy, unused_parts])
+@pytest.mark.parametrize("func", [beside_a_copy, unused_parts, stored_under(1)])
 def test_both_find_nothing_in_correct_kernels(func):
     (alone, got), (together, again) = verdicts(func, arrays_of(func))
     assert alone is None and together is None

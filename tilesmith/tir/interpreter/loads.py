@@ -144,7 +144,7 @@ class Loads:
         """Return the same load, followed by a call of the observer.
 
         Lanes of a vector may be undefined: what a later mask takes out may be loaded in vain. So
-        may what is only copied.
+        may what is only copied: the store is told.
         """
         array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
         lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
@@ -152,10 +152,10 @@ class Loads:
 
         def observed(env: Environment) -> Any:
             value, array = load(env), array_of(env)
+            watch: Watch = env[CONTEXT_SLOT].watch
             if lanes_of is None:
-                watch: Watch = env[CONTEXT_SLOT].watch
                 if observe(env, array, place_of(env), may_be_undefined=watch.is_copying):
-                    watch.copies_undefined = True
+                    watch.undefined = [0]
                     return undefined_value
                 return value
             place, picked, mask = lanes_of(env)
@@ -163,6 +163,7 @@ class Loads:
             array, where = vector_place(node.buffer, array, place, wanted, node.span, "the load")
             undefined = observe(env, array, where, may_be_undefined=mask is None)
             if undefined:
+                watch.undefined = undefined
                 value = value.copy()
                 value[undefined] = undefined_value
             return value

@@ -10,10 +10,10 @@ import numpy
 
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.ir.queries import is_call
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
-from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.values import Environment, Evaluate, poison
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.interpreter.watch import Watch
@@ -23,6 +23,8 @@ __all__ = ["Prepare", "StoreValue", "Stores"]
 
 Prepare = Callable[..., Callable[[], None]]
 """``prepare(env, later=False)`` evaluates a store and gives the function that carries it out."""
+
+_NOTHING: list[int] = []
 
 StoreValue = Callable[[Environment, Any], None]
 
@@ -35,6 +37,22 @@ def _is_moved(value: PrimExpr) -> bool:
     if is_call(value, *_SHUFFLES):
         return _is_moved(value.args[1])
     return isinstance(value, BufferLoad) and value.dtype.lanes == 1 and not has_lanes(value)
+
+
+def _is_moved_vector(node: BufferStore) -> bool:
+    """Return whether lanes are stored as they are elsewhere."""
+    value = node.value
+    if not isinstance(value, BufferLoad) or value.predicate is not None:
+        return False
+    is_wide = has_lanes(value) and has_lanes(node)
+    return is_wide and value.buffer.dtype.lanes == node.buffer.dtype.lanes == 1
+
+
+def _stored_lanes(undefined: list[int], mask: Any) -> list[int]:
+    """Return the numbers of lanes among those that a mask lets through."""
+    if mask is None or not undefined:
+        return undefined
+    return numpy.flatnonzero(numpy.isin(numpy.flatnonzero(mask), undefined)).tolist()
 
 
 class Stores:
@@ -135,19 +153,31 @@ class Stores:
         inner_lanes = buffer.dtype.lanes
         observe = self.accesses.observe(buffer, True)
         copied = self._copied(node)
+        is_tracked = None if copied is None else self.accesses.observer.tracked(buffer)
 
         def prepare(env: Environment, later: bool = False) -> Callable[[], None]:
-            array, is_defined = array_of(env), True
+            array, undefined = array_of(env), _NOTHING
             if lanes_of is not None:
                 outer, picked, mask = lanes_of(env)
-                stored = numpy.atleast_1d(value(env))
+                if copied is not None:
+                    stored, undefined = copied(env)
+                    undefined = _stored_lanes(undefined, mask)
+                    if undefined and not is_tracked(env):
+                        raise ExecutionError(
+                            f"thread {env[THREAD_SLOT].describe()} copies what was never written "
+                            f"to {buffer.name} (scope {buffer.scope()})",
+                            span=span,
+                        )
+                else:
+                    stored = value(env)
+                stored = numpy.atleast_1d(stored)
                 if inner_lanes > 1:
                     stored = stored.reshape(len(picked), inner_lanes)
                 if mask is not None:
                     picked, stored = picked[mask], stored[mask]
                 array, place = vector_place(buffer, array, outer, picked, span, "the store")
             elif copied is not None:
-                place, (stored, is_defined) = place_of(env), copied(env)
+                place, (stored, undefined) = place_of(env), copied(env)
             else:
                 place, stored = place_of(env), value(env)
             if lanes_of is None and any(not 0 <= i < size for i, size in zip(place, array.shape)):
@@ -162,31 +192,32 @@ class Stores:
             def store() -> None:
                 array[place] = stored
                 if observe is not None:
-                    observe(env, array, place, is_defined=is_defined)
+                    observe(env, array, place, undefined=undefined)
 
             return store
 
         return prepare
 
-    def _copied(self, node: BufferStore) -> Callable[[Environment], tuple[Any, bool]] | None:
-        """Return the closure of a stored value that is only moved, which also tells whether it is
-        defined; None for other values.
+    def _copied(self, node: BufferStore) -> Callable[[Environment], tuple[Any, list[int]]] | None:
+        """Return the closure of a stored value that is only moved, which also tells which lanes of
+        it are not defined; None for other values.
 
         A copy within allocated memory harms only where it is used: its element may be undefined.
         """
         observer = self.accesses.observer
-        if observer is None or not _is_moved(node.value):
+        if observer is None or not (_is_moved(node.value) or _is_moved_vector(node)):
             return None
         value, is_tracked = self.accesses.compile_expr(node.value), observer.tracked(node.buffer)
+        is_wide = has_lanes(node)  # vectors may have undefined lanes anyway
 
-        def copied(env: Environment) -> tuple[Any, bool]:
+        def copied(env: Environment) -> tuple[Any, list[int]]:
             watch: Watch = env[CONTEXT_SLOT].watch
-            watch.is_copying, watch.copies_undefined = is_tracked(env), False
+            watch.is_copying, watch.undefined = not is_wide and is_tracked(env), []
             try:
                 found = value(env)
             finally:
                 watch.is_copying = False
-            return found, not watch.copies_undefined
+            return found, watch.undefined
 
         return copied
 

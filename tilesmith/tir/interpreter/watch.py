@@ -7,7 +7,7 @@ barrier of the grid. The order in which the interpreter runs threads plays no ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -65,7 +65,7 @@ class Watch:
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
         self.is_copying = False  # the value that is computed is only stored elsewhere
-        self.copies_undefined = False  # and was never written
+        self.undefined: list[int] = []  # and which of its lanes were never written
         self.kept: list[Any] = []  # memory is kept alive while its history is recorded
 
     def barrier(self, envs: list[Environment], scope: str) -> None:
@@ -214,8 +214,8 @@ class AccessObserver:
 
         With ``may_be_undefined``, it returns the numbers of the elements that were never written;
         without, they are an error. Of a write, the array holds what it writes; with ``pending``,
-        only for a moment: it arrives later. Unless ``is_defined``, it is a copy of what was never
-        written.
+        only for a moment: it arrives later. ``undefined`` are the numbers of the elements that are
+        copies of what was never written.
         """
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
@@ -225,7 +225,7 @@ class AccessObserver:
 
         def observe(
             env: Environment, array: Any, place: Place,
-            pending: bool = False, may_be_undefined: bool = False, is_defined: bool = True,
+            pending: bool = False, may_be_undefined: bool = False, undefined: Sequence[int] = (),
         ) -> list[int]:  # fmt: skip
             watch: Watch = env[CONTEXT_SLOT].watch
             pointer: Pointer = env[data_slot]
@@ -235,7 +235,7 @@ class AccessObserver:
                 start = pointer.address_of(array, ()).offset
                 known = watch.views[id(array)] = (array, start, array.strides)
             _, start, strides = known
-            undefined: list[int] = []
+            found: list[int] = []
             for number, element in enumerate(_elements(place)):
                 where = start + sum([i * step for i, step in zip(element, strides)])
                 value = numpy.asarray(array[element]).tobytes() if writes else b""
@@ -244,10 +244,10 @@ class AccessObserver:
                 if not watch.touch(
                     env, pointer, int(where), size, writes, value, what, may_be_undefined
                 ):
-                    undefined.append(number)
-                if pending or not is_defined:
+                    found.append(number)
+                if pending or number in undefined:
                     watch.forget(pointer, int(where), size)
-            return undefined
+            return found
 
         return observe
 

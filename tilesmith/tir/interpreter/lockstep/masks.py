@@ -66,14 +66,22 @@ def masked_store(
         if value.ndim == 1 and lanes == 1:
             value = value[:, None]
         value = numpy.broadcast_to(value, (count, lanes))
+        known = None if defined is None else numpy.broadcast_to(defined, (count, lanes))
         for lane, (part, wanted) in enumerate(zip(parts, mask(env).T)):
             if wanted.all():
-                part(env, value[:, lane], None)
+                part(env, value[:, lane], _missing(known, slice(None), lane))
             elif wanted.any():
                 chosen = numpy.flatnonzero(wanted)
-                part(narrow(env, chosen), value[chosen, lane], None)
+                given = _missing(known, chosen, lane)
+                part(narrow(env, chosen), value[chosen, lane], given)
 
     return store
+
+
+def _missing(known: Any, chosen: Any, lane: int) -> Any:
+    """Return which threads have a value in a lane; None: all."""
+    flags = None if known is None else known[chosen, lane]
+    return None if flags is None or flags.all() else flags
 
 
 def _mask(accesses: BufferAccesses, node: BufferLoad | BufferStore) -> Evaluate:
