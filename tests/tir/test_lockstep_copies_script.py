@@ -175,8 +175,9 @@ def a_lane_in_the_background(A: T.Buffer((64,), "int32"), B: T.Buffer((32,), "in
             B[tx] = S[tx * 2 + 1] + 1
 
 
-def stored_under(lanes):
+def stored_under(lanes, factor=None):
     """A lane of two was never written; so many are stored by the first thread, all by others."""
+    result = (lambda value: value) if factor is None else (lambda value: value * factor)
 
     @T.prim_func
     def masked(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
@@ -186,7 +187,7 @@ def stored_under(lanes):
         if tx > 0:
             R[1] = A[tx]
         mask = T.get_active_lane_mask("uint1x2", 0, T.min(tx + lanes, 2))
-        B.vstore([T.Ramp(tx * 2, 1, 2)], R[T.Ramp(0, 1, 2)], predicate=mask)
+        B.vstore([T.Ramp(tx * 2, 1, 2)], result(R[T.Ramp(0, 1, 2)]), predicate=mask)
 
     return masked
 
@@ -212,7 +213,7 @@ def test_both_find_what_never_came(func, kind):
     assert together.startswith(kind)
 
 
-@pytest.mark.parametrize("func", [beside_a_copy, unused_parts, stored_under(1)])
+@pytest.mark.parametrize("func", [beside_a_copy, unused_parts, stored_under(1), stored_under(1, 3)])
 def test_both_find_nothing_in_correct_kernels(func):
     (alone, got), (together, again) = verdicts(func, arrays_of(func))
     assert alone is None and together is None
@@ -225,3 +226,9 @@ def test_loads_one_element_further_are_found_beside_a_copy_in_flight():
     assert len(found) == 2
     for (alone, _), (together, _) in found:
         assert "was never written" in alone and together.startswith("undefined read")
+
+
+def test_lanes_computed_from_nothing_are_found_where_they_are_stored():
+    func = stored_under(2, 3)
+    _, (together, _) = verdicts(func, arrays_of(func))
+    assert together.startswith("undefined read") and "computes a lane" in together

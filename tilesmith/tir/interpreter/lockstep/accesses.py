@@ -358,6 +358,10 @@ def note_undefined(
     if is_copy:
         state.last_defined = flags
         return
+    if state.masked is group and numpy.ndim(flags) == 2:  # the mask may take these lanes out
+        known = state.last_defined
+        state.last_defined = flags if known is None else flags & known
+        return
     flat = numpy.broadcast_to(flags, numpy.shape(flags) or (1,)).reshape(-1)
     first = int(numpy.argmin(flat))
     thread = int(group.ids[first * group.count // flat.size])

@@ -11,7 +11,9 @@ import numpy
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, Shuffle
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.frame import THREAD_SLOT
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.lockstep.observers import Site
+from tilesmith.tir.interpreter.lockstep.state import State
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 from tilesmith.tir.stmt import BufferStore
 
@@ -49,7 +51,11 @@ def masked_store(
     accesses: BufferAccesses, node: BufferStore, in_background: bool = False
 ) -> Callable[..., None]:
     """Return ``store(env, value, defined)`` of a store under a predicate. ``in_background``: it
-    arrives when the program waits for it."""
+    arrives when the program waits for it.
+
+    A copy hands on lanes that were never written; to store what was computed from them is a fault.
+    """
+    is_copy = isinstance(node.value, BufferLoad)
     mask, lanes = _mask(accesses, node), node.value.dtype.lanes
     space = accesses.space(node.buffer.data)
     site = accesses.compiler.site("write", node.buffer.name, space, node.span)
@@ -67,7 +73,11 @@ def masked_store(
             value = value[:, None]
         value = numpy.broadcast_to(value, (count, lanes))
         known = None if defined is None else numpy.broadcast_to(defined, (count, lanes))
-        for lane, (part, wanted) in enumerate(zip(parts, mask(env).T)):
+        stored = mask(env)
+        if known is not None and not is_copy:
+            _note_computed(env, site, node, stored & ~known)
+            known = None
+        for lane, (part, wanted) in enumerate(zip(parts, stored.T)):
             if wanted.all():
                 part(env, value[:, lane], _missing(known, slice(None), lane))
             elif wanted.any():
@@ -76,6 +86,20 @@ def masked_store(
                 part(narrow(env, chosen), value[chosen, lane], given)
 
     return store
+
+
+def _note_computed(env: Environment, site: Site, node: BufferStore, wrong: Any) -> None:
+    """Record the first store of a value that was computed from memory that was never written."""
+    if not wrong.any():
+        return
+    thread = int(env[THREAD_SLOT].ids[int(numpy.argmax(wrong.any(1)))])
+    state: State = env[CONTEXT_SLOT]
+    state.find(
+        "undefined read",
+        f"thread {state.thread_text(thread)} computes a lane that it writes to {node.buffer.name} "
+        "from memory that was never written",
+        site,
+    )
 
 
 def _missing(known: Any, chosen: Any, lane: int) -> Any:

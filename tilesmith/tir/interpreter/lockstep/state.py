@@ -126,6 +126,7 @@ class State:
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
     last_defined: Any = None
+    masked: Group | None = None  # the threads that compute what a store under a predicate stores
     fragments: dict[int, tuple[int, ...]] = field(default_factory=dict)
     coordinates: dict[str, numpy.ndarray] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)

@@ -472,8 +472,9 @@ class LockstepStatements(Dispatcher[Run]):
             """Return the value, and which elements of it are defined (None: all)."""
             state: State = env[CONTEXT_SLOT]
             state.last_defined = None
+            state.masked = None if is_copy or node.predicate is None else env[THREAD_SLOT]
             found = value(env)
-            defined, state.last_defined = state.last_defined if is_copy else None, None
+            defined, state.last_defined, state.masked = state.last_defined, None, None
             return found, defined
 
         if self.is_async:
