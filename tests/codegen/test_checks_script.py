@@ -96,6 +96,17 @@ def test_conditions_guard_divisions(target):
     np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.parametrize("thread", [None, "threadIdx.x"])
+def test_kernels_divide_without_checks(thread):
+    """They have no way to report an error, and their text would grow with each check of a lane."""
+    a = te.placeholder((SIZE,), "int32", "a")
+    schedule = tir.Schedule(te.create_prim_func([a, te.compute((SIZE,), lambda i: 100 // a[i])]))
+    (loop,) = schedule.get_loops(schedule.get_block("compute"))
+    if thread:
+        schedule.bind(loop, thread)
+    assert ("checked" in str(tilesmith.lower(schedule.mod))) == (thread is None)
+
+
 def test_known_divisors_cost_nothing():
     n = tir.Var("n", "int32")
     a = te.placeholder((n, 8), "int32", "a")

@@ -110,7 +110,7 @@ def _recognised(block: Block) -> _Product | None:
     """Return what kind of product a block is; None for other blocks, and for small ones."""
     operands = _operands(block)
     store = block.body
-    if operands is None or not isinstance(store, BufferStore):
+    if operands is None or not isinstance(store, BufferStore) or not store.indices:
         return None
     last = [
         one.var for one in block.iter_vars if facts.mentions_variable(store.indices[-1], one.var)

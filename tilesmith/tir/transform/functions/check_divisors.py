@@ -4,7 +4,7 @@
 
 On a CPU such a division would end the process. Divisors that are constants, or are proven not to be
 zero, cost nothing: a size is not zero inside of loops that have no iterations if it is, such as
-those over the buffer.
+those over the buffer. Kernels have no way to report an error: their divisions stay as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilesmith.ir.queries import variables
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.stmt import For, Stmt
+from tilesmith.tir.stmt import AttrStmt, For, Stmt
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["check_divisors"]
@@ -74,6 +74,11 @@ class _DivisorChecker(ScopedAnalyzer, Rewriter):
         self.count = 0  # checks that were made
         for size in self.sizes:
             self.analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        """Leave what threads of a device execute as it is."""
+        is_kernel = attribute.attr_key == "thread_extent"
+        return attribute if is_kernel else super().visit_AttrStmt(attribute)
 
     def visit_For(self, loop: For) -> Stmt:
         """Visit the body knowing which sizes are not zero because the loop has iterations."""

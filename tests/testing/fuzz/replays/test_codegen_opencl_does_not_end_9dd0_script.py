@@ -1,0 +1,72 @@
+"""codegen: opencl: does not end
+
+Found by ``tilesmith fuzz tir``, seed 2001648.
+"""
+
+from tilesmith.testing.fuzz import replay
+
+# a worker did not finish within 180.0 seconds and was stopped
+CASE = {'seed': 2001648,
+ 'recipe': {'index': 'int32',
+            'dims': {'a': 7, 'b': 7, 'c': 7, 'd': 8},
+            'symbolic': ['c'],
+            'inputs': [{'name': 'A0',
+                        'shape': ['a', 'c', 'c'],
+                        'dtype': 'int32',
+                        'low': -4,
+                        'high': 5,
+                        'ulp': None}],
+            'stages': [{'kind': 'compute',
+                        'axes': [{'size': 'a', 'type': 'S'}, {'size': 'c', 'type': 'S'},
+                                 {'size': 'c', 'type': 'S'}],
+                        'indices': [['axis', 0], ['axis', 1], ['axis', 2]],
+                        'binding': 'plain',
+                        'value': ['min',
+                                  ['select', ['likely', ['lt', ['axis', 2], ['size', 'c']]],
+                                   ['add',
+                                    ['if',
+                                     ['land',
+                                      ['le', ['int', 0], ['sub', ['axis', 1], ['int', 1]]],
+                                      ['lt', ['sub', ['axis', 1], ['int', 1]], ['size', 'c']]],
+                                     ['load', 'A0', ['axis', 0],
+                                      ['sub', ['axis', 1], ['int', 1]],
+                                      ['sub', ['sub', ['size', 'c'], ['int', 1]], ['axis', 2]]],
+                                     ['const', 'int32', 0]],
+                                    ['cast', 'int32', ['axis', 1]]],
+                                   ['sub',
+                                    ['load', 'A0', ['axis', 0], ['axis', 1], ['axis', 2]],
+                                    ['if',
+                                     ['land',
+                                      ['le', ['int', 0], ['add', ['axis', 1], ['int', 2]]],
+                                      ['lt', ['add', ['axis', 1], ['int', 2]], ['size', 'c']]],
+                                     ['load', 'A0', ['axis', 0],
+                                      ['add', ['axis', 1], ['int', 2]], ['axis', 2]],
+                                     ['const', 'int32', 0]]]],
+                                  ['load', 'A0', ['axis', 0],
+                                   ['max',
+                                    ['min', ['add', ['axis', 1], ['int', 2]],
+                                     ['sub', ['size', 'c'], ['int', 1]]],
+                                    ['int', 0]],
+                                   ['axis', 2]]],
+                        'name': 'B0',
+                        'tensors': [{'name': 'T0',
+                                     'shape': ['a', 'c', 'c'],
+                                     'dtype': 'int32',
+                                     'low': -9,
+                                     'high': 5,
+                                     'ulp': None}],
+                        'out': False,
+                        'factor': 4}]},
+ 'only': None,
+ 'back_ends': ['llvm'],
+ 'steps': [['gpu: vectors', 699119810], ['gpu: tiles', 275312855], ['gpu: tiles', 588532592],
+           ['threads: rest', 27581784]],
+ 'extra': [],
+ 'config': {'tir.use_async_copy': True},
+ 'field': 'gpu',
+ 'device': 'cuda',
+ 'planted': False}  # fmt: skip
+
+
+def test_replay():
+    replay.check_case(CASE)
