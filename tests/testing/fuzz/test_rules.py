@@ -102,6 +102,17 @@ def test_results_that_are_near(got, want, near, is_equal):
     assert (text is None) == is_equal
 
 
+def test_a_planted_fault_is_planted_again_by_its_file():
+    finding = {
+        "case": {"seed": 1, "back_ends": [], "device": "cuda", "planted": True}, "phase": "pass",
+        "name": "planted faults", "signature": "pass: planted faults", "failure": "load: only one",
+        "detail": "", "script": "@T.prim_func\ndef main():\n    pass", "arguments": [],
+        "schedule": [],
+    }  # fmt: skip
+    assert "planted=True" in file_text(finding)
+    assert "planted" not in file_text({**finding, "name": "tir.Simplify"}).split("def schedule")[1]
+
+
 def test_a_case_is_saved_as_a_script_with_its_target(tmp_path):
     """A form without steps; the file does what the case did."""
     case = make_case(0, None, "rules")

@@ -97,7 +97,7 @@ def file_text(finding: dict[str, Any]) -> str:
     name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
     wanted = ("extra", "config", "device", *(["seed"] if phase == "call" else []),
-              *(["planted"] if finding["name"] == "planted faults" else []))  # fmt: skip
+              *(["planted"] if finding.get("name") == "planted faults" else []))  # fmt: skip
     rules = case.get("rules", {})
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     more += f", target={json.dumps(rules['target'])}" if rules else ""
