@@ -296,7 +296,7 @@ def test_the_value_of_an_expression():
         (lambda: Executor("graph", {"no-option": 1}), OpAttributeInvalid, "link-params"),
         (lambda: Executor("aot", {"unpacked-api": "x"}), OpAttributeInvalid, "unpacked-api"),
         (lambda: relay.create_executor("interpreter"), UnknownNameError, "debug"),
-        (lambda: relay.build(loop(), {"cpu": "llvm", "gpu": "cuda"}), UnsupportedError, "one"),
+        (lambda: relay.build(loop(), {"opencl": "opencl", "gpu": "cuda"}), UnsupportedError, "one"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(make, error, text):

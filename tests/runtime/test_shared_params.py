@@ -49,6 +49,7 @@ def test_models_share_memory(executable, saved):
 
 
 def test_the_mapping_ends_with_the_models(saved):
+    gc.collect()  # models of other tests
     loaded = load(saved)
     assert len(shared_params._OPEN) == 1
     del loaded

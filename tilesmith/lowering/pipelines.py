@@ -189,6 +189,7 @@ def _device(target: Target) -> list[Pass]:
         passes.SeparateDeviceFunctions(target),
         passes.BindTarget(target if target.host is not None else target.with_host("llvm")),
         passes.AnnotateEntryFunc(),
+        passes.BindParallelLoops(),
         passes.VerifyMemory(),
         *_when("tir.detect_global_barrier", passes.ThreadSync("global")),
         passes.OrderGlobalMemory(),

@@ -16,6 +16,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IntImm, PrimExpr, Var
 from tilesmith.schedule_rules.default_gpu_schedule import schedule_block, thread_count
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
+from tilesmith.schedule_rules.gpu.facts import has_parallel_rows
 from tilesmith.schedule_rules.gpu.rules import schedule_by_rules
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
@@ -48,7 +49,8 @@ def _on_threads(sch: Schedule, threads: int) -> Schedule:
         return sch
     inline_elementwise(sch)
     for block in _remaining(sch, variable):
-        sch = _scheduled(sch, block, threads)
+        if not has_parallel_rows(sch.get(block)):
+            sch = _scheduled(sch, block, threads)
     return sch
 
 

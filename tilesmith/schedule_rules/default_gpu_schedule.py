@@ -12,6 +12,7 @@ from typing import Any
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import pass_factory
+from tilesmith.schedule_rules.gpu.facts import has_parallel_rows
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
@@ -134,7 +135,8 @@ def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
         return func
     sch = Schedule(IRModule({"main": func}))
     for block in sch.get_child_blocks(sch.get_block("root")):
-        schedule_block(sch, block, threads)
+        if not has_parallel_rows(sch.get(block)):
+            schedule_block(sch, block, threads)
     return sch.mod["main"].with_attr("tir.is_scheduled", True)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from tilesmith.arith import detect_linear_equation
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.target import Target
-from tilesmith.tir import Block, BufferLoad, IterVar
+from tilesmith.tir import Block, BufferLoad, For, ForKind, IterVar
 from tilesmith.tir.queries import loads, uses_variable
 from tilesmith.tir.schedule import LoopRV, Schedule
 
 __all__ = [
-    "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "inputs", "is_one",
-    "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced", "spatial",
-    "thread_limit", "vector_length", "warp_size",
+    "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "has_parallel_rows", "inputs",
+    "is_one", "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced",
+    "spatial", "thread_limit", "vector_length", "warp_size",
 ]  # fmt: skip
 
 VECTOR_BYTES = 16
@@ -32,9 +32,17 @@ def reduced(block: Block) -> list[IterVar]:
     return [one for one in block.iter_vars if one.iter_type == IterVar.CommReduce]
 
 
+def has_parallel_rows(block: Block) -> bool:
+    """Return whether a block is a procedure whose outermost loop is parallel: BindParallelLoops
+    spreads it over threads.
+    """
+    loop = block.body
+    return not block.iter_vars and isinstance(loop, For) and loop.kind is ForKind.PARALLEL
+
+
 def is_spatial(block: Block) -> bool:
-    """Return whether all iterators are over results."""
-    return len(spatial(block)) == len(block.iter_vars)
+    """Return whether all iterators are over results; procedures with parallel rows are no such."""
+    return len(spatial(block)) == len(block.iter_vars) and not has_parallel_rows(block)
 
 
 def is_reduction(block: Block) -> bool:
