@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -22,7 +23,9 @@ from tilesmith.support.errors import CodegenError, DeviceError, UnsupportedError
 
 __all__ = ["OpenCLLoader"]
 
-_programs: weakref.WeakValueDictionary[tuple[int, bytes], Any] = weakref.WeakValueDictionary()
+_programs: weakref.WeakValueDictionary[tuple[int, bytes, str], Any] = weakref.WeakValueDictionary()
+_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+"""The variable of the environment with which pyopencl builds."""
 _lock = threading.Lock()
 
 
@@ -35,8 +38,8 @@ class OpenCLLoader(KernelLoader):
         if source is None:
             raise UnsupportedError("the library has no OpenCL source")
         context = platforms.context(device_id)
-        with _lock:  # one program per context and source
-            key = (context.int_ptr, source)
+        with _lock:  # one program per context, source and options
+            key = (context.int_ptr, source, os.environ.get(_OPTIONS, ""))
             program = _programs.get(key)
             if program is None:
                 program = _programs[key] = _built(context, source.decode(), device_id)

@@ -10,6 +10,7 @@ where there is a GPU; a share of the cases is compiled by NVRTC without one.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy
@@ -102,9 +103,39 @@ def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) ->
                 continue
             for arrays, want in zip(checker.inputs, checker.expected):
                 text = checker.differ(run_on(built, device, arrays), want, True)
-                if text is not None:
+                if text is None:
+                    continue
+                if kind != "opencl" or not _is_of_its_optimiser(checker, again, target, device):
                     raise Finding("", "", "wrong result", text)
+                checker.counts["unsupported opencl: the driver's optimiser errs"] += 1
+                break
             checker.counts[f"device {kind}: run"] += 1
+
+
+def _is_of_its_optimiser(checker: Any, lowered: IRModule, target: Target, device: Any) -> bool:
+    """Return whether wrong results come from the optimiser of an OpenCL driver: they are right
+    without it, and wrong with it although no pointer promises anything (``restrict``). PoCL 3.0
+    reads behind the end of A where a loop of 9 steps computes ``B[i] = A[i * 3 % 16]``.
+    """
+
+    def is_right(options: str) -> bool:
+        before = os.environ.get(_BUILD_OPTIONS)
+        os.environ[_BUILD_OPTIONS] = options
+        try:
+            built = generated(lowered, target)
+            return all(
+                checker.differ(run_on(built, device, arrays), want, True) is None
+                for arrays, want in zip(checker.inputs, checker.expected)
+            )
+        finally:
+            del os.environ[_BUILD_OPTIONS]
+            if before is not None:
+                os.environ[_BUILD_OPTIONS] = before
+
+    return is_right("-cl-opt-disable") and not is_right("-D restrict=")
+
+
+_BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 
 
 _MISSING = (

@@ -27,7 +27,7 @@ def main(A1: T.Buffer((1, 4), "int32"), T4: T.Buffer((2, 4), "int32")):
             T0[v0, threadIdx_x + v1_own] = 0
             for v2 in T.unroll(4):
                 T0[v0, threadIdx_x + v1_own] = T0[v0, threadIdx_x + v1_own] + A1[v0, v2]
-    for again, v0_own in T.grid(2, 1):
+    for _again, v0_own in T.grid(2, 1):
         if v0_own * 4 + threadIdx_x < 2:
             for v1 in T.vectorized(4):
                 T4[v0_own * 4 + threadIdx_x, v1] = T.if_then_else(

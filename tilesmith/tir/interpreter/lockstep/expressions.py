@@ -42,6 +42,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import BufferAccesses
 from tilesmith.tir.interpreter.lockstep.observers import Site
 from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES, TRANSPARENT, shuffle
+from tilesmith.tir.interpreter.lockstep.state import State
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function
 from tilesmith.tir.interpreter.values import Environment, Evaluate, convert_value, element_type
 from tilesmith.tir.stmt import BufferStore
@@ -237,19 +238,21 @@ class LockstepExpressions(Dispatcher[Evaluate]):
         if not self.differs(condition):
             test, first, second = self.uniform.visit(condition), self._filled(yes), self._filled(no)
             if condition.dtype.lanes > 1:
-                return lambda env: numpy.where(test(env), first(env), second(env))
+                sides = _both(first, second)
+                return lambda env: numpy.where(test(env), *sides(env))
             return lambda env: first(env) if test(env) else second(env)
         test = self.visit(condition)
         first, second = self._operand(yes), self._operand(no)
         if condition.dtype.lanes > 1 or not (_is_risky(yes) or _is_risky(no)):
             kind = element_type(dtype)
             wide = dtype.lanes > 1 and condition.dtype.lanes == 1
+            sides = _both(first, second)
 
             def pick(env: Environment) -> Any:
                 answers = test(env)
                 if wide:
                     answers = answers[:, None]
-                picked: Any = numpy.where(answers, first(env), second(env))
+                picked: Any = numpy.where(answers, *sides(env))
                 return picked.astype(kind, copy=False)
 
             return pick
@@ -368,6 +371,23 @@ def _column(value: Any, lanes: int) -> Any:
     if lanes > 1 and isinstance(value, numpy.ndarray) and value.ndim == 1 and len(value) != lanes:
         return value[:, None]
     return value
+
+
+def _both(first: Evaluate, second: Evaluate) -> Callable[[Environment], tuple[Any, Any]]:
+    """Return what evaluates both sides of a choice between lanes. Lanes that are not chosen may be
+    loaded in vain, so that vectors of memory that was never written are no fault yet.
+    """
+
+    def evaluate(env: Environment) -> tuple[Any, Any]:
+        state: State = env[CONTEXT_SLOT]
+        before = state.masked, state.last_defined
+        state.masked = env[THREAD_SLOT]
+        try:
+            return first(env), second(env)
+        finally:
+            state.masked, state.last_defined = before
+
+    return evaluate
 
 
 def _is_risky(expr: PrimExpr) -> bool:
