@@ -52,15 +52,16 @@ class Access:
 
 
 class Watch:
-    """Tracks the memory of a run: the last writer and readers of each element, and what was written
-    at all."""
+    """Tracks the memory of a run: the last writers and readers of each element, and what was
+    written at all.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.grid_epoch = 0
         self.epochs: dict[Any, int] = {}
         self.warp_epochs: dict[Any, int] = {}
-        self.writes: dict[Any, tuple[Access, bytes]] = {}
+        self.writes: dict[Any, tuple[bytes, list[Access]]] = {}
         self.reads: dict[Any, list[Access]] = {}
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
@@ -120,11 +121,12 @@ class Watch:
     def touch_bytes(
         self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
     ) -> None:
-        """Check an access through a pointer: of a write, once the memory holds what it writes."""
+        """Check an access through a pointer: of a write, once the memory holds what it writes. Two
+        of them write the same if all their bytes are the same.
+        """
         values = pointer.window(count).tobytes() if writes else b""
-        for place in range(count):
-            value, start = values[place : place + 1], pointer.offset + place
-            self.touch(env, pointer, start, 1, writes, value, "memory behind a pointer")
+        for start in range(pointer.offset, pointer.offset + count):
+            self.touch(env, pointer, start, 1, writes, values, "memory behind a pointer")
         if pending:
             self.forget(pointer, pointer.offset, count)
 
@@ -157,12 +159,15 @@ class Watch:
         return defined
 
     def order(self, thread: Thread, address: Any, writes: bool, value: bytes, what: str) -> None:
+        """Check an access against those before it. Threads that write one value do not race, nor
+        does one of them that reads it, or who has read it while it was there already.
+        """
         present = self.access(thread)
-        last = self.writes.get(address)
-        if last is not None and not last[0].ordered(present):
-            if not (writes and value and last[1] == value):
-                verb = "writes" if writes else "reads"
-                raise _race(what, present, verb, last[0], "writes")
+        known, writers = self.writes.get(address, (b"", []))
+        is_same = bool(writes and value and known == value)
+        others = [one for one in writers if not one.ordered(present)]
+        if others and not (is_same if writes else present in writers):
+            raise _race(what, present, "writes" if writes else "reads", others[-1], "writes")
         readers = self.reads.setdefault(address, [])
         if not writes:
             if present not in readers and len(readers) < 2:
@@ -170,11 +175,14 @@ class Watch:
             elif present not in readers:
                 readers[:] = [one for one in readers if not one.ordered(present)][:1] + [present]
             return
+        if is_same:
+            self.writes[address] = (value, [*others, present])
+            return
         for reader in readers:
             if not reader.ordered(present):
                 raise _race(what, present, "writes", reader, "reads")
         readers.clear()
-        self.writes[address] = (present, value)
+        self.writes[address] = (value, [present])
 
 
 def _race(what: str, one: Access, does: str, other: Access, did: str) -> ExecutionError:

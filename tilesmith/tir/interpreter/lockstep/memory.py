@@ -18,6 +18,8 @@ from tilesmith.tir.interpreter.values import element_type, poison
 
 __all__ = ["Clock", "Memory", "Shadow", "space_of"]
 
+_MOST_THREADS = 1 << 20  # of a block; a device has 1024
+
 # Each thread touches only its own elements in memory of a warpgroup, so each warp may have a copy.
 _SPACES = {
     "block": "shared", "warpgroup": "warp", "warp": "warp", "thread": "local", "": "global",
@@ -109,6 +111,8 @@ class Shadow:
         self.across_blocks = across_blocks
         self.overwritten: tuple[int | None, int | None, int] | None = None
         """The other access of the latest race, where recording the write has replaced it."""
+        self._equal: list[numpy.ndarray] = []  # granule and thread of each, as one number
+        self._equal_epoch = 0
         if across_blocks:
             self.first_write = numpy.zeros(count, numpy.int32)
             self.first_read = numpy.zeros(count, numpy.int32)
@@ -121,6 +125,8 @@ class Shadow:
         """Record reads; return which of them race, and with what."""
         self.overwritten = None
         bad, what = self.writes.unordered(at, threads, clock), "writes"
+        if bad.any():
+            bad &= ~self._have_written(at, threads, clock)
         if self.across_blocks:
             first = self.first_write[at]
             bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
@@ -152,11 +158,17 @@ class Shadow:
             self.first_write[fresh] = clock.epoch
             self.write_block[fresh] = block
         if same is not None:
+            equal = bad & same[0]
+            if equal.any():  # also the writers before them
+                self._note_equal(at[equal], self.writes.thread[at[equal]], clock)
+                self._note_equal(at[equal], threads[equal], clock)
             bad &= ~same[0]
         what = "writes"
         if not bad.any():
             bad = self.reads.unordered(at, threads, clock)
             bad |= self.second_reads.unordered(at, threads, clock)
+            if same is not None:
+                bad &= ~same[0]  # who reads gets the same value before and after
             if self.across_blocks:
                 first = self.first_read[at]
                 bad |= (first >= clock.launch_first) & (first < clock.block_first)
@@ -169,11 +181,29 @@ class Shadow:
         again = self.writes.thread[at] != threads
         if again.any():
             if same is not None:
+                equal = numpy.isin(at, at[again & same[1]])
+                self._note_equal(at[equal], threads[equal], clock)
                 again &= ~same[1]
             if again.any():
                 self.overwritten = None
                 return again, "writes"
         return bad, what
+
+    def _note_equal(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock) -> None:
+        """Record threads that write what others write there, too, without a barrier between."""
+        if self._equal_epoch != clock.epoch:
+            self._equal_epoch = clock.epoch
+            self._equal.clear()
+        self._equal.append(_keys(at, threads))
+
+    def _have_written(
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock
+    ) -> numpy.ndarray:
+        """Return which threads wrote the value that is there themselves: whether another one has
+        done so, too, does not matter to them."""
+        if self._equal_epoch != clock.epoch:
+            return numpy.zeros(at.shape, numpy.bool_)
+        return numpy.isin(_keys(at, threads), numpy.concatenate(self._equal))
 
     def partner(
         self, where: int, thread: int, what: str, clock: Clock
@@ -192,6 +222,10 @@ class Shadow:
             return int(records.thread[where]), None, int(records.site[where])
         block = self.write_block if what == "writes" else self.read_block
         return None, int(block[where]), int(records.site[where])
+
+
+def _keys(at: numpy.ndarray, threads: numpy.ndarray) -> numpy.ndarray:
+    return at.astype(numpy.int64) * _MOST_THREADS + threads
 
 
 class Memory:
