@@ -41,6 +41,11 @@ class Clock:
         self.warp_size = warp_size
         self.warp_epochs: numpy.ndarray | None = None  # by warp; None: no warp has waited yet
 
+    @property
+    def now(self) -> tuple[int, Any]:
+        """Return what changes with each barrier."""
+        return self.epoch, self.warp_epochs is None or self.warp_epochs.tobytes()
+
     def launched(self) -> None:
         """Begin a kernel."""
         self.epoch += 1
@@ -112,7 +117,7 @@ class Shadow:
         self.overwritten: tuple[int | None, int | None, int] | None = None
         """The other access of the latest race, where recording the write has replaced it."""
         self._equal: list[numpy.ndarray] = []  # granule and thread of each, as one number
-        self._equal_epoch = 0
+        self._equal_since: Any = None
         if across_blocks:
             self.first_write = numpy.zeros(count, numpy.int32)
             self.first_read = numpy.zeros(count, numpy.int32)
@@ -151,6 +156,8 @@ class Shadow:
         what was there already, and which find their value there afterwards: two writes of one value
         do no harm."""
         bad = self.writes.unordered(at, threads, clock)
+        if self._equal_since == clock.now:  # where several wrote, one of them was another thread
+            bad = bad | numpy.isin(at, numpy.concatenate(self._equal) // _MOST_THREADS)
         if self.across_blocks:
             first = self.first_write[at]
             bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
@@ -191,8 +198,8 @@ class Shadow:
 
     def _note_equal(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock) -> None:
         """Record threads that write what others write there, too, without a barrier between."""
-        if self._equal_epoch != clock.epoch:
-            self._equal_epoch = clock.epoch
+        if self._equal_since != clock.now:
+            self._equal_since = clock.now
             self._equal.clear()
         self._equal.append(_keys(at, threads))
 
@@ -201,7 +208,7 @@ class Shadow:
     ) -> numpy.ndarray:
         """Return which threads wrote the value that is there themselves: whether another one has
         done so, too, does not matter to them."""
-        if self._equal_epoch != clock.epoch:
+        if self._equal_since != clock.now:
             return numpy.zeros(at.shape, numpy.bool_)
         return numpy.isin(_keys(at, threads), numpy.concatenate(self._equal))
 
@@ -220,6 +227,11 @@ class Shadow:
             records = self.second_reads
         if records.epoch[where] == clock.epoch and records.thread[where] != thread:
             return int(records.thread[where]), None, int(records.site[where])
+        if what == "writes" and self._equal_since == clock.now:
+            keys = numpy.concatenate(self._equal)
+            others = keys[keys // _MOST_THREADS == where] % _MOST_THREADS
+            if (others != thread).any():
+                return int(others[others != thread][0]), None, int(records.site[where])
         block = self.write_block if what == "writes" else self.read_block
         return None, int(block[where]), int(records.site[where])
 
@@ -255,10 +267,9 @@ class Memory:
     def was_checked(self, clock: Clock, ids: numpy.ndarray, position: numpy.ndarray) -> bool:
         """Return whether the same threads have read the same elements since the last write or
         barrier; remember that they do now."""
-        now = (clock.epoch, clock.warp_epochs is None or clock.warp_epochs.tobytes())
-        if now != self.checked_at:
+        if clock.now != self.checked_at:
             self.checked.clear()
-            self.checked_at = now
+            self.checked_at = clock.now
         key = (ids.tobytes(), position.tobytes())
         if key in self.checked:
             return True
