@@ -237,7 +237,8 @@ class Shadow:
 
 
 def _keys(at: numpy.ndarray, threads: numpy.ndarray) -> numpy.ndarray:
-    return at.astype(numpy.int64) * _MOST_THREADS + threads
+    keys: numpy.ndarray = at.astype(numpy.int64) * _MOST_THREADS + threads
+    return keys
 
 
 class Memory:
