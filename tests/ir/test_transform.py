@@ -335,7 +335,7 @@ def test_knobs(capsys, tmp_path):
     assert capsys.readouterr().err.strip() == "# b"
 
 
-KNOWN = """
+LISTS_UNKNOWN = """
 import json, sys
 from tilesmith.ir.transform import PassContext
 unknown = []
@@ -357,6 +357,9 @@ def test_options_are_known_before_who_reads_them_is_imported():
     names = [name for name in PassContext.list_configs() if name.startswith("relax.")]
     assert {"relax.winograd_tolerance", "relax.FuseOps.max_depth"} <= set(names)
     done = subprocess.run(
-        [sys.executable, "-c", KNOWN, json.dumps(names)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LISTS_UNKNOWN, json.dumps(names)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(done.stdout) == []

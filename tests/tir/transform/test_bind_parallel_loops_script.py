@@ -39,6 +39,19 @@ def serial_on_threads(A: T.Buffer((100,), "float32")):
         A[tx * 10 + row] = 0.0
 
 
+@T.prim_func(private=True)
+def called(A: T.handle("float32")):
+    T.func_attr({"tir.is_device_function": True})
+    B = T.decl_buffer((4,), data=A)
+    for i in T.parallel(4):
+        B[i] = 0.0
+
+
+def test_functions_of_the_device_work_for_one_thread():
+    found = apply(called.with_attr("target", Target("opencl")), BindParallelLoops())
+    assert "thread" not in str(found.body) and "T.parallel" not in str(found.body)
+
+
 @pytest.mark.parametrize(
     ("func", "target", "expected"),
     [

@@ -116,7 +116,7 @@ class Shadow:
         self.across_blocks = across_blocks
         self.overwritten: tuple[int | None, int | None, int] | None = None
         """The other access of the latest race, where recording the write has replaced it."""
-        self._equal: list[numpy.ndarray] = []  # granule and thread of each, as one number
+        self._equal = numpy.empty(0, numpy.int64)  # granule and thread of each, as one number
         self._equal_since: Any = None
         if across_blocks:
             self.first_write = numpy.zeros(count, numpy.int32)
@@ -157,7 +157,7 @@ class Shadow:
         do no harm."""
         bad = self.writes.unordered(at, threads, clock)
         if self._equal_since == clock.now:  # where several wrote, one of them was another thread
-            bad = bad | numpy.isin(at, numpy.concatenate(self._equal) // _MOST_THREADS)
+            bad = bad | numpy.isin(at, self._equal // _MOST_THREADS)
         if self.across_blocks:
             first = self.first_write[at]
             bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
@@ -200,8 +200,8 @@ class Shadow:
         """Record threads that write what others write there, too, without a barrier between."""
         if self._equal_since != clock.now:
             self._equal_since = clock.now
-            self._equal.clear()
-        self._equal.append(_keys(at, threads))
+            self._equal = self._equal[:0]
+        self._equal = numpy.union1d(self._equal, _keys(at, threads))
 
     def _have_written(
         self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock
@@ -210,7 +210,7 @@ class Shadow:
         done so, too, does not matter to them."""
         if self._equal_since != clock.now:
             return numpy.zeros(at.shape, numpy.bool_)
-        return numpy.isin(_keys(at, threads), numpy.concatenate(self._equal))
+        return numpy.isin(_keys(at, threads), self._equal)
 
     def partner(
         self, where: int, thread: int, what: str, clock: Clock
@@ -228,8 +228,7 @@ class Shadow:
         if records.epoch[where] == clock.epoch and records.thread[where] != thread:
             return int(records.thread[where]), None, int(records.site[where])
         if what == "writes" and self._equal_since == clock.now:
-            keys = numpy.concatenate(self._equal)
-            others = keys[keys // _MOST_THREADS == where] % _MOST_THREADS
+            others = self._equal[self._equal // _MOST_THREADS == where] % _MOST_THREADS
             if (others != thread).any():
                 return int(others[others != thread][0]), None, int(records.site[where])
         block = self.write_block if what == "writes" else self.read_block
@@ -268,9 +267,10 @@ class Memory:
     def was_checked(self, clock: Clock, ids: numpy.ndarray, position: numpy.ndarray) -> bool:
         """Return whether the same threads have read the same elements since the last write or
         barrier; remember that they do now."""
-        if clock.now != self.checked_at:
+        now = clock.now
+        if now != self.checked_at:
             self.checked.clear()
-            self.checked_at = clock.now
+            self.checked_at = now
         key = (ids.tobytes(), position.tobytes())
         if key in self.checked:
             return True

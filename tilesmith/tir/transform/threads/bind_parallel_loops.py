@@ -20,6 +20,7 @@ from tilesmith.tir.expr import IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt
+from tilesmith.tir.transform.functions.device_functions import DEVICE_FUNCTION
 
 __all__ = ["bind_parallel_loops"]
 
@@ -28,9 +29,9 @@ _MOST_THREADS = 256
 
 
 class _Binder(Rewriter):
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, is_inside: bool) -> None:
         self.threads = threads
-        self.is_inside = False  # of threads, or of a parallel loop
+        self.is_inside = is_inside  # of threads, or of a parallel loop
 
     def _inside(self, stmt: Stmt) -> Stmt:
         """Rewrite a statement that threads execute."""
@@ -83,4 +84,5 @@ def bind_parallel_loops(func: PrimFunc) -> PrimFunc:
         return func
     sizes = Target(target).attrs
     given = sizes.get("max_threads_per_block") or sizes.get("max_num_threads") or _MOST_THREADS
-    return func.with_body(_Binder(min(int(given), _MOST_THREADS)).visit(func.body))
+    is_called = bool(func.attrs.get(DEVICE_FUNCTION))  # by a thread
+    return func.with_body(_Binder(min(int(given), _MOST_THREADS), is_called).visit(func.body))
