@@ -200,5 +200,69 @@ def test_the_last_tile_of_a_group_has_fewer_vectors():
         scheduled = default_schedule(function, target)
     assert not report.rows()
     text = ts.lower(scheduled).script()
-    assert text.count("T.grid(6, 2)") == 2  # a whole tile, and half of one
+    assert text.count("for ax2_0 in range(2)") == 2  # a whole tile, and half of one
     assert "if " not in text
+
+
+def packed_convolution(shape, weights, channels, strides, padding):
+    """A grouped convolution with packed weights, channels last, with bias."""
+    x, w = te.placeholder(shape, name="x"), te.placeholder(weights, name="w")
+    made = topi.nn.grouped_conv2d_nhwc_packed(x, w, channels, strides, padding, [1, 1])
+    bias = te.placeholder((1, 1, 1, channels), name="bias")
+    function = te.create_prim_func([x, w, bias, topi.add(made, bias)])
+    return function.with_attr("global_symbol", "main")
+
+
+def loops_around(function, target):
+    """The outer loops of the tiles of a scheduled convolution, and those of the padding."""
+    sch = Schedule(default_schedule(function, Target(target)))
+    names = ("T_add", "pad_temp")
+    extents = [
+        [sch.get(loop).extent.value for loop in sch.get_loops(sch.get_block(name))]
+        for name in names
+    ]
+    return [[extent for extent in one if extent > 1] for one in extents]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_padding_is_made_strip_by_strip_and_groups_are_inside_of_rows(threads):
+    function = packed_convolution((1, 56, 56, 64), (8, 1, 3, 3, 8, 8), 64, [2, 2], [1] * 4)
+    target = f"llvm -mcpu=znver3 -num-cores={threads}"
+    tiles, padding = loops_around(function, target)
+    assert tiles[:3] == [4, 7, 8]  # strips, rows of a strip, groups
+    assert padding[:3] == [4, 15, 57]  # the rows that a strip reads
+
+
+def test_small_images_are_padded_once_where_one_thread_runs():
+    function = packed_convolution((1, 14, 14, 64), (8, 1, 3, 3, 8, 8), 64, [1, 1], [1] * 4)
+    tiles, padding = loops_around(function, "llvm -mcpu=znver3 -num-cores=1")
+    assert tiles[:2] == [14, 8] and padding[:2] == [16, 16]
+    strips, padding = loops_around(function, "llvm -mcpu=znver3 -num-cores=2")
+    assert strips[:3] == [2, 7, 8] and padding[:2] == [2, 9]
+
+
+def test_groups_with_many_weights_are_outside_of_rows():
+    function = packed_convolution((1, 28, 28, 256), (2, 8, 3, 3, 128, 16), 256, [1, 1], [1] * 4)
+    tiles, padding = loops_around(function, "llvm -mcpu=znver3 -num-cores=2")
+    assert tiles[0] == 2 and 28 in tiles[1:3]
+    assert padding[-3:-1] == [30, 30] or padding[0] == 30 * 30
+
+
+@pytest.mark.parametrize("channels", [24, 40, 56])
+@pytest.mark.parametrize(("size", "stride"), [(28, 1), (28, 2), (30, 2), (23, 1)])
+def test_padded_strips_compute_the_convolution(channels, size, stride):
+    groups = channels // 8
+    function = packed_convolution(
+        (2, size, size, channels), (groups, 1, 3, 3, 8, 8), channels, [stride] * 2, [1] * 4
+    )
+    target = Target("llvm -num-cores=2 -machine=l2_bytes:65536")
+    module = ts.build(default_schedule(function, target), target=target)
+    x, bias = random(2, size, size, channels), random(1, 1, 1, channels, seed=2)
+    w = random(channels, 8, 3, 3, seed=1)
+    packed = w.reshape(groups, 1, 8, 8, 3, 3).transpose(0, 1, 4, 5, 3, 2)
+    wanted = convolved(x.transpose(0, 3, 1, 2), w, groups, (stride,) * 2, (1,) * 4, (1, 1))
+    result = ts.nd.empty((2, *wanted.shape[2:], channels), "float32")
+    module(*[ts.nd.array(np.ascontiguousarray(one)) for one in (x, packed, bias)], result)
+    np.testing.assert_allclose(
+        result.numpy(), wanted.transpose(0, 2, 3, 1) + bias, rtol=1e-4, atol=1e-4
+    )

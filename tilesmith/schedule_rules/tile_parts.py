@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
+from tilesmith.ir.queries import is_call
 from tilesmith.schedule_rules.loops import loop_extent, split_loops
 from tilesmith.schedule_rules.work import is_even
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
@@ -14,8 +15,8 @@ from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "element_consumer", "finish_consumer", "has_own_loops", "loops_below", "moves", "parallelise",
-    "sums_outside", "tile_loops", "unroll", "unroll_initialisation",
+    "element_consumer", "finish_consumer", "has_own_loops", "loops_below", "moves", "padding_of",
+    "parallelise", "sums_outside", "tile_loops", "unroll", "unroll_initialisation",
 ]  # fmt: skip
 
 _UNROLLED = ("pragma_unroll_explicit", False)
@@ -42,6 +43,16 @@ def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:
             if has_own_loops(sch, consumers[0]):
                 return consumers[0]
     return sch.cache_write(block, 0, "local")
+
+
+def padding_of(sch: Schedule, block: BlockRV) -> BlockRV | None:
+    """Return the block that pads an operand, if there is one that nothing else reads."""
+    for producer in sch.get_producers(block):
+        body = sch.get(producer).body
+        if isinstance(body, BufferStore) and is_call(body.value, "tir.if_then_else"):
+            if len(sch.get_consumers(producer)) == 1:
+                return producer
+    return None
 
 
 def has_own_loops(sch: Schedule, block: BlockRV) -> bool:

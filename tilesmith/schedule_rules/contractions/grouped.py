@@ -3,19 +3,24 @@
     for n, y, x, o: Y[n, y, x, o] += A[…, o // G * C + c] * W[o // G, …, c, o % G]
     for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
   becomes
-    parallel for n, g, t, y:
-        for x_0:
-            Y[P, T] = 0                                     (registers)
-            for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
-            Z[…] = relu(Y[p, t] + bias[…])
+    parallel for n, y_0:
+        A' = the padded rows of the strip
+        for y_1, g, t:
+            for x_0:
+                Y[P, T] = 0                                     (registers)
+                for ry, rx, c: Y[p, t] += A'[…] * W[…]           (p unrolled, t in vectors)
+                Z[…] = relu(Y[p, t] + bias[…])
 
-The channels of a group are a product of their own: one operand is broadcast to its vectors, and the
-weights of a group stay in the cache for all its pixels.
+The channels of a group are a product of their own: one operand is broadcast to its vectors. A row
+of pixels stays in the cache for all groups, as lines of the cache hold channels of several. Where
+the weights of all groups are too many for that, groups are outside of the rows, and the padding is
+a pass of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilesmith.arith import Analyzer
@@ -27,14 +32,15 @@ from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_ex
 from tilesmith.schedule_rules.tile_parts import (
     element_consumer,
     finish_consumer,
+    padding_of,
     parallelise,
     sums_outside,
     unroll,
     unroll_initialisation,
 )
-from tilesmith.schedule_rules.work import steps_of
+from tilesmith.schedule_rules.work import is_even, steps_of
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
+from tilesmith.tir import Block, Buffer, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, Schedule
@@ -43,6 +49,8 @@ __all__ = ["Groups", "best_group_rows", "best_group_width", "find_groups", "sche
 
 _MANY = 1 << 16
 _UNEVEN_COST = 1.25  # of rows that do not divide the extent: the rest has code of its own
+_CACHED = 0.5
+"""The share of L2 that the weights of all groups, or the padded rows of a strip, may take."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +217,17 @@ def schedule_groups(
     if is_uneven:
         sch.annotate(columns, *PARTITIONED)
     batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
-    order = [*batch, group, columns, *rest, row_0]
+    padding = None
+    if not rest or _weight_bytes(sch, block) > _CACHED * machine.l2_bytes:
+        order = [*batch, group, columns, *rest, row_0]
+    else:
+        height = loop_extent(sch, rest[0])
+        padding = padding_of(sch, block) if height else None
+        if height and padding is not None:
+            tasks = prod([loop_extent(sch, loop) or 1 for loop in batch])
+            strip = _strip(sch, padding, height, tasks, machine, threads)
+            rest[:1] = sch.split(rest[0], [None, strip])
+        order = [*batch, *rest, group, columns, row_0]
     sch.reorder(*order, row_1, column)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
@@ -223,8 +241,54 @@ def schedule_groups(
     finish_consumer(sch, [row_1, column], lanes)
     if is_uneven:
         sch.annotate(sch.get_loops(follower)[-2], *PARTITIONED)
+    if padding is not None and loop_extent(sch, rest[0]) != 1:
+        sch.compute_at(padding, rest[0])
+        tiles, lane = sch.split(sch.get_loops(padding)[-1], [None, lanes])
+        sch.annotate(tiles, *PARTITIONED)
+        sch.vectorize(lane)
     if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, order[:-1], threads)
+
+
+def _weight_bytes(sch: Schedule, block: BlockRV) -> int:
+    """Return the bytes of the operands that are the same for all pixels; the last two iterators
+    of the results are the group and the result within it.
+    """
+    node: Block = sch.get(block)
+    *pixel, _, _ = [one.var for one in node.iter_vars if one.iter_type == IterVar.DataPar]
+    inputs = [load.buffer for load in loads(node.body) if not mentions(load.indices, set(pixel))]
+    return sum(_buffer_bytes(buffer) for buffer in inputs)
+
+
+def _buffer_bytes(buffer: Buffer) -> int:
+    sizes = [size.value if isinstance(size, IntImm) else _MANY for size in buffer.shape]
+    return prod(sizes) * buffer.dtype.bits // 8
+
+
+def _strip(
+    sch: Schedule,
+    padding: BlockRV,
+    extent: int,
+    tasks: int,
+    machine: MachineModel,
+    threads: int,
+) -> int:
+    """Return the rows of results whose padded pixels stay in L2: the most that divide all rows such
+    that threads, which have ``tasks`` times as many strips, get equally many. All rows if they fit
+    as a whole, or if nothing divides them.
+    """
+    size = _buffer_bytes(sch.get(padding).writes[0].buffer)
+    most = _CACHED * machine.l2_bytes
+    if size <= most and threads < 2:
+        return extent
+    fitting = [
+        rows
+        for rows in range(1, extent)
+        if extent % rows == 0
+        and size * rows / extent <= most
+        and (threads < 2 or is_even(tasks * extent // rows, threads))
+    ]
+    return max(fitting, default=extent)
 
 
 def _divide_groups(sch: Schedule, block: BlockRV, follower: BlockRV, outputs: int) -> None:

@@ -20,12 +20,13 @@ import math
 from dataclasses import dataclass
 
 from tilesmith.ir import Add, IntImm, Max, Var
-from tilesmith.ir.queries import is_call, mentions, variables
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent
 from tilesmith.schedule_rules.tile_parts import (
     element_consumer,
     finish_consumer,
     moves,
+    padding_of,
     parallelise,
     tile_loops,
     unroll,
@@ -89,7 +90,7 @@ def schedule_planes(
     """Tile, vectorise and parallelise a reduction over windows of planes with its consumer."""
     lanes = machine.lanes(32)
     work = steps_of(sch, block)
-    padding = _padding(sch, block)
+    padding = padding_of(sch, block)
     follower = element_consumer(sch, block)
     *planes, y, x = sch.get_loops(follower)
     height, width = loop_extent(sch, y), loop_extent(sch, x)
@@ -112,16 +113,6 @@ def schedule_planes(
     finish_consumer(sch, [y_1, x_1], lanes)
     if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, planes, threads)
-
-
-def _padding(sch: Schedule, block: BlockRV) -> BlockRV | None:
-    """Return the block that pads the planes, if there is one that nothing else reads."""
-    for producer in sch.get_producers(block):
-        body = sch.get(producer).body
-        if isinstance(body, BufferStore) and is_call(body.value, "tir.if_then_else"):
-            if len(sch.get_consumers(producer)) == 1:
-                return producer
-    return None
 
 
 def _best_rows(height: int | None, taps: int) -> int:
