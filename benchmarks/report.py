@@ -21,7 +21,7 @@ from rich.table import Table
 OUT = Path(__file__).with_name("out")
 """Where a run writes unless told otherwise; not kept."""
 RESULTS = Path(__file__).with_name("results")
-"""The figures of the table in README.md; kept."""
+"""The figures of the tables in README.md; kept. CPUs have a folder each, as ratios differ much."""
 PACKAGES = (
     "tilesmith", "llvmlite", "numpy", "onnxruntime", "torch", "openvino", "jax", "apache-tvm",
 )  # fmt: skip
@@ -84,16 +84,19 @@ def save(name: str, records: Any, path: Path | None, **settings: Any) -> Path:
     return path
 
 
+def record_folder(folder: Path = RESULTS) -> Path:
+    """Return where the records of CPUs such as this one are, by LLVM's name for it."""
+    return folder / machine()["cpu"]
+
+
 def add_to_record(
     name: str, records: dict[str, Any], folder: Path = RESULTS, **settings: Any
 ) -> Path:
-    """Add records to those that the table of README.md is made of; those of another kind of
-    machine are replaced. There is a file for each precision, batch and number of threads.
+    """Add records to those that the tables of README.md are made of. There is a file for each kind
+    of CPU, precision, batch and number of threads.
     """
     parts = [name, settings["precision"], f"batch{settings['batch']}", f"{settings['threads']}t"]
-    path, kept = folder / f"{'-'.join(parts)}.json", {}
+    path, kept = record_folder(folder) / f"{'-'.join(parts)}.json", {}
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before["machine"]["cpu"] == machine()["cpu"]:
-            kept = before["results"]
+        kept = json.loads(path.read_text(encoding="utf-8"))["results"]
     return save(name, {**kept, **records}, path, **settings)

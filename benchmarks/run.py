@@ -359,7 +359,7 @@ def predictions(
         drawing.write_text(picture(found, words), encoding="utf-8")
         click.echo(drawing)
     if is_record:
-        path = report.RESULTS / f"predictions-{threads}t.json"
+        path = report.record_folder() / f"predictions-{threads}t.json"
     click.echo(report.save("predictions", as_json(found), path, threads=threads))
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/README.md from benchmarks/results/*.json.
+"""Writes the tables of benchmarks/README.md from benchmarks/results/**/*.json.
 
 python -m benchmarks.tables            # after runs with --record
 python -m benchmarks.tables --check    # exit code 1 if the page says something else
@@ -121,25 +121,40 @@ def _title(found: Mapping[str, Any]) -> str:
     return f"{title}, batch {settings['batch']}" if found["benchmark"] == "models" else title
 
 
+def _sections(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return what was recorded, by the machine: files lie in the folder of their CPU, those of GPUs
+    outside.
+    """
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*/*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        machine = found["machine"]
+        name = f"{machine['cpu']} ({machine['class']})" if path.parent != folder else "GPU"
+        sections.setdefault(name, []).append(found)
+    return sections
+
+
 def page_part(folder: Path) -> str:
-    """Return what stands between the marks: a section for each file."""
+    """Return what stands between the marks: a chapter for each machine, a section for each file."""
     lines: list[str] = []
     ratios: list[str] = []
-    for path in sorted(folder.glob("*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        lines += [f"### {_title(found)}", "", _machine_line(found), ""]
-        if found["benchmark"] == "predictions":
-            lines += [*_prediction_lines(found), ""]
-            continue
-        records = found["results"]
-        if found["benchmark"] == "gpu":
-            lines += [*_gpu_lines(found), ""]
-        lines += [*table(records), "", *_remarks(records), ""]
-        factors = [one["best"]["times_as_fast"] for one in records.values() if "best" in one]
-        ratios.append(_line([_title(found), f"{len(factors)}", f"{geometric_mean(factors):.2f}",
-                             f"{sum(factor >= 1 for factor in factors)}"]))  # fmt: skip
-    head = [_line(["", "contests", "best rival ÷ ours, geometric mean", "at least 1.0"]),
-            "|:--|--:|--:|--:|", *ratios, ""]  # fmt: skip
+    for machine, files in _sections(folder).items():
+        lines += [f"## {machine}", ""]
+        for found in files:
+            lines += [f"### {_title(found)}", "", _machine_line(found), ""]
+            if found["benchmark"] == "predictions":
+                lines += [*_prediction_lines(found), ""]
+                continue
+            records = found["results"]
+            if found["benchmark"] == "gpu":
+                lines += [*_gpu_lines(found), ""]
+            lines += [*table(records), "", *_remarks(records), ""]
+            factors = [one["best"]["times_as_fast"] for one in records.values() if "best" in one]
+            cells = [machine, _title(found), f"{len(factors)}", f"{geometric_mean(factors):.2f}",
+                     f"{sum(factor >= 1 for factor in factors)}"]  # fmt: skip
+            ratios.append(_line(cells))
+    names = ["", "", "contests", "best rival ÷ ours, geometric mean", "at least 1.0"]
+    head = [_line(names), "|:--|:--|--:|--:|--:|", *ratios, ""]
     text = "\n".join([*(head if ratios else ["No results yet.", ""]), *lines])
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")

@@ -48,6 +48,7 @@ def test_the_page_has_a_table_for_each_file(tmp_path):
     assert "| geometric mean |  |  | (0.71) | – | **0.71** |  |" in part
     assert "- jax failed (matmul): `ValueError: no`" in part
     assert "| Kernels, f32, 2 threads | 2 | 0.71 | 1 |" in part
+    assert not [*tmp_path.glob("*.json")]  # in the folder of this CPU
     assert f"numpy {np.__version__}" in part
 
 
@@ -65,13 +66,15 @@ def test_the_page_says_what_the_files_say():
     assert tables.written(page, tables.page_part(report.RESULTS)) == page
 
 
-def test_figures_of_another_machine_are_replaced(tmp_path):
-    path = report.add_to_record("kernels", {"a": contest(1.0, 1.0)}, tmp_path, **SETTINGS)
-    found = json.loads(path.read_text())
-    found["machine"]["cpu"] = "another"
-    path.write_text(json.dumps(found))
-    report.add_to_record("kernels", {"b": contest(1.0, 1.0)}, tmp_path, **SETTINGS)
+def test_machines_have_chapters_of_their_own(tmp_path, monkeypatch):
+    here = report.machine()
+    report.add_to_record("kernels", {"a": contest(1.0, 1.0)}, tmp_path, **SETTINGS)
+    monkeypatch.setattr(report, "machine", lambda: {**here, "cpu": "another", "class": "slow"})
+    path = report.add_to_record("kernels", {"b": contest(1.0, 2.0)}, tmp_path, **SETTINGS)
     assert set(json.loads(path.read_text())["results"]) == {"b"}
+    part = tables.page_part(tmp_path)
+    assert f"## {here['cpu']} ({here['class']})\n" in part and "## another (slow)\n" in part
+    assert "| another (slow) | Kernels, f32, 2 threads | 1 | 2.00 | 1 |" in part
 
 
 @pytest.mark.parametrize(
