@@ -1,6 +1,7 @@
 """`tilesmith profile` shows the kernels of a model."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -27,6 +28,15 @@ def test_a_table_a_trace_and_a_picture(tmp_path):
     assert result.exit_code == 0, result.output + result.stderr
     assert "batch = 1" in result.output and "its kernels alone" in result.output
     assert json.loads(trace.read_text())["traceEvents"] and picture.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("columns", [70, 200])
+def test_figures_are_never_cut_off(columns, monkeypatch):
+    monkeypatch.setattr("tilesmith.cli.console._WIDTH_OF_FILES", columns)
+    names = ("fused", "max_pool", "softmax")
+    rows = [line for line in invoke().output.splitlines() if line.strip().startswith(names)]
+    assert len(rows) >= 4 and all(len(line) <= columns for line in rows)
+    assert not any(re.search(r"[0-9.]…", line) for line in rows)
 
 
 def test_json_has_all_columns():

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tilesmith.cli.console import table_console
 from tilesmith.cli.options import (
     InputShapes,
     compile_options,
@@ -182,13 +183,12 @@ def _largest_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 
 def _print(record: dict[str, Any], asked: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from tilesmith.inspect.timing import format_seconds
     from tilesmith.support.packages import install_command
 
-    console = Console()
+    console = table_console()
     for result in record["results"]:
         opened = ", ".join([f"{name} = {size}" for name, size in result["sizes"].items()])
         if opened and not asked:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilesmith.cli.console import table_console
 from tilesmith.cli.options import (
     InputShapes,
     compile_options,
@@ -235,7 +236,6 @@ def _print_fallbacks(report: FallbackReport) -> None:
     if not len(report):
         click.echo("nothing was given up")
         return
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -243,4 +243,4 @@ def _print_fallbacks(report: FallbackReport) -> None:
     table.columns[-1].justify = "right"
     for fallback, count in report.rows():
         table.add_row(fallback.kind, escape(fallback.subject), escape(fallback.reason), str(count))
-    Console().print(table)
+    table_console().print(table)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilesmith import __version__
+from tilesmith.cli.console import table_console
 from tilesmith.cli.options import json_option, print_json
 from tilesmith.support.errors import reason_of
 from tilesmith.support.packages import Package, install_command
@@ -256,10 +257,9 @@ def doctor_command(is_calibration: bool, as_json: bool) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = table_console()
     console.print(
         f"tilesmith {found['tilesmith']}, Python {found['python']}, {found['platform']}; "
         f"{found['threads']} threads ({found['thread_runtime']})",

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tilesmith.cli.console import table_console
 from tilesmith.cli.options import (
     InputShapes,
     existing_file,
@@ -80,7 +81,6 @@ def _measured(model: Path, target: Any, sizes: Any) -> dict[str, float]:
 
 
 def _print(explanation: Any, microseconds: float | None, count: int, whole: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     took = "" if microseconds is None else f", measured {microseconds:.1f} us a call"
@@ -93,7 +93,7 @@ def _print(explanation: Any, microseconds: float | None, count: int, whole: bool
         for one in choice.considered[:count]:
             cells = [f"{value:.0f}" for value in (one.cycles, *one.components.values())]
             table.add_row(one.text, *cells)
-        Console().print(table)
+        table_console().print(table)
         click.echo(f"  {len(choice.considered)} candidates; the first one won: {choice.reason}")
     if not explanation.choices:
         click.echo("  no candidates: no contraction, a rule of its own, or scheduled before")

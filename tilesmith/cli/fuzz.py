@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tilesmith.cli.console import table_console
 from tilesmith.cli.interruptions import Interruption, interruptible
 from tilesmith.cli.options import existing_file, json_option, print_json
 
@@ -191,10 +192,9 @@ def _record(seed: int, interruption: Interruption, summary: Any) -> dict[str, An
 
 
 def _print(record: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = table_console()
     table = Table("primitive", "tried", "applied", "refused")
     for kind, counts in record["primitives"].items():
         applied, refused = counts["applied"], counts["refused"]
@@ -230,7 +230,6 @@ def _print(record: dict[str, Any]) -> None:
 
 
 def _print_models(record: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     shown = [name for name, count in record["outcomes"].items() if count]
@@ -238,7 +237,7 @@ def _print_models(record: dict[str, Any]) -> None:
     for kind, counts in record["kinds"].items():
         table.add_row(kind, *[str(counts[name]) for name in shown])
     table.add_row("all", *[str(record["outcomes"][name]) for name in shown])
-    Console().print(table)
+    table_console().print(table)
     click.echo(
         f"seed {record['seed']}, {record['seconds']} s: {record['cases']} cases "
         f"({record['cases_per_minute']} per minute)"

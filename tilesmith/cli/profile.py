@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tilesmith.cli.console import table_console
 from tilesmith.cli.options import (
     InputShapes,
     existing_file,
@@ -20,8 +21,11 @@ from tilesmith.cli.options import (
     writable_place,
 )
 
-_COLUMNS = ("Duration (us)", "Percent", "Count", "GFLOP/s", "GB/s", "Percent of Peak",
-            "Percent of Memory")  # fmt: skip
+_COLUMNS = {
+    "Duration (us)": "us", "Percent": "%", "Count": "calls", "GFLOP/s": "GFLOP/s", "GB/s": "GB/s",
+    "Percent of Peak": "% of\npeak", "Percent of Memory": "% of\nmemory",
+}  # fmt: skip
+"""Columns of a report, and what stands above them."""
 
 
 @click.command("profile")
@@ -100,8 +104,9 @@ def profile_command(
 
 
 def _print(report: Any, model: Path, sizes: dict[str, int]) -> None:
-    from rich.console import Console
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     threads = report.configuration["Number of threads"]
     opened = "".join([f", {name} = {size}" for name, size in sizes.items()])
@@ -109,14 +114,18 @@ def _print(report: Any, model: Path, sizes: dict[str, int]) -> None:
                f"{report.configuration['Runs']} runs")  # fmt: skip
     rows = sorted(report.calls, key=lambda row: -row["Duration (us)"].microseconds)
     columns = [name for name in _COLUMNS if any(name in row for row in rows)]
-    table = Table("kernel")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("kernel")
+    for name in columns:  # in a narrow terminal names are cut off, figures are not
+        table.add_column(_COLUMNS[name], justify="right", no_wrap=True)
     table.add_column("from the nodes")
     for row in rows:
-        cells = [str(row.get(name, "")) for name in columns]
-        table.add_row(str(row["Name"]), *cells, str(row["Operators"]))
-    Console().print(table)
+        first, last = (
+            Text(str(row[name]), no_wrap=True, overflow="ellipsis")
+            for name in ("Name", "Operators")
+        )
+        table.add_row(first, *[str(row.get(name, "")) for name in columns], last)
+    table_console().print(table)
     (whole,) = report.device_metrics.values()
     alone = report.configuration["Kernels alone (us)"]
     click.echo(f"the model takes {whole['Duration (us)']} us, its kernels alone {alone} us")
