@@ -84,19 +84,25 @@ class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
     def __init__(
         self, source: IterMark, lower_factor: Any = None, extent: Any = None, scale: Any = None
     ) -> None:
-        wide = source.extent.dtype
-        given = [size for size in (scale, extent) if isinstance(size, PrimExpr)]
+        wide = dtype = source.extent.dtype
+        for size in (extent, scale):
+            if isinstance(size, PrimExpr):
+                dtype = size.dtype
         self.source = source
-        self.dtype = given[0].dtype if given else wide
+        self.dtype = dtype
         self.lower_factor = _sized(1 if lower_factor is None else lower_factor, wide)
-        whole = op.cast(self.dtype, source.extent) if extent is None else extent
-        self.extent = _sized(whole, self.dtype)
-        self.scale = _sized(1 if scale is None else scale, self.dtype)
+        whole = op.cast(dtype, source.extent) if extent is None else extent
+        self.extent = _sized(whole, dtype)
+        self.scale = _sized(1 if scale is None else scale, dtype)
 
     def end(self) -> PrimExpr:
         """Returns where the next digit of the same iterator begins, in the iterator's dtype."""
+        return self.lower_factor * self.wide_extent()
+
+    def wide_extent(self) -> PrimExpr:
+        """Returns the extent in the iterator's dtype."""
         wide = self.lower_factor.dtype
-        return self.lower_factor * op.cast(wide, self.extent)
+        return self.extent if self.dtype is wide else op.cast(wide, self.extent)
 
 
 class IterSumExpr(IterMapExpr, key="arith.IterSumExpr"):

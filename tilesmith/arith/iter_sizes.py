@@ -100,8 +100,7 @@ class Sizes:
 
     def end(self, digit: IterSplitExpr) -> PrimExpr:
         """Returns where the next digit of the same iterator begins, simplified."""
-        wide = digit.lower_factor.dtype
-        return self.times(digit.lower_factor, op.cast(wide, digit.extent))
+        return self.times(digit.lower_factor, digit.wide_extent())
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         """Returns True if ``value`` is proven to be a multiple of ``divisor``."""

@@ -63,9 +63,8 @@ class Iterators:
 
     def split_key(self, arg: IterSplitExpr) -> Any:
         """Returns a key that is equal for the same digit of the same iterator, in any dtype."""
-        name, lower = self._names[id(arg.source)][1], arg.lower_factor
-        extent = op.cast(lower.dtype, arg.extent)
-        return name, self.sizes.number(lower), self.sizes.number(extent)
+        name, number = self._names[id(arg.source)][1], self.sizes.number
+        return name, number(arg.lower_factor), number(arg.wide_extent())
 
     def sum_key(self, args: list[IterSplitExpr]) -> Any:
         """Returns a key that is equal for sums of the same digits with the same scales."""
