@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tilesmith.arith import (
     estimate_region_upper_bound,
     inverse_affine_iter_map,
     iter_map_simplify,
+    normalize_iter_map_to_expr,
     normalize_to_iter_sum,
     subspace_divide,
 )  # fmt: skip
@@ -73,15 +75,103 @@ def test_sums_that_wrap_around_are_not_digits() -> None:
         assert len(found.indices) == count
 
 
-def test_a_narrow_digit_needs_an_iterator_that_its_type_can_count() -> None:
-    wide, inner = Var("wide", "int64"), Var("inner", "int64")
-    digit = op.cast("int32", (wide * 256 + inner) // 8 % 3)
-    for steps, count in [(3 << 10, 1), (3 << 40, 0)]:  # 3 << 40 is 0 in 32 bits
-        domains = {wide: Range(const(0, "int64"), const(steps, "int64")),
-                   inner: Range(const(0, "int64"), const(256, "int64"))}  # fmt: skip
-        found = detect_iter_map([digit], domains)
-        assert len(found.indices) == count
-        assert bool(found.errors) == (not count)
+WI, WJ, WN = [Var(name, "int64") for name in ("wi", "wj", "wn")]
+
+
+def long(number: int) -> Any:
+    return const(number, "int64")
+
+
+@pytest.mark.parametrize("steps", [3 << 10, 3 << 40])  # 3 << 40 is 0 in 32 bits
+def test_a_narrow_digit_is_taken_in_the_type_of_its_iterator(steps: int) -> None:
+    digit = op.cast("int32", (WI * 256 + WJ) // 8 % 3)
+    domains = {WI: Range(long(0), long(steps)), WJ: Range(long(0), long(256))}
+    (found,) = detect_iter_map([digit], domains).indices
+    assert found.dtype == "int32" and found.args[0].extent.dtype == "int32"
+    for written in (sum_of_digits(found), normalize_iter_map_to_expr(found)):
+        for values in [(steps - 1, 200), (steps // 2 + 1, 77)]:
+            env = dict(zip((WI, WJ), values))
+            assert meaning(written, env) == meaning(digit, env), str(written)
+
+
+WIDE = [  # indices, and what they are in short
+    (
+        [op.cast("int32", WI % 37), WI // 37],
+        ["(wi:wn * 37)/1%37*1 + 0", "(wi:wn * 37)/37%wn*1 + 0"],
+    ),
+    (
+        [op.cast("int32", WI // WN), WI % WN],
+        ["(wi:wn * 37)/wn%37*1 + 0", "(wi:wn * 37)/1%wn*1 + 0"],
+    ),
+    (
+        [op.cast("int32", WI % 37) * 4 + 3, op.cast("int64", op.cast("int32", WI % 37)) + WN],
+        ["(wi:wn * 37)/1%37*4 + 3", "(wi:wn * 37)/1%37*1 + wn"],
+    ),
+]
+
+
+@pytest.mark.parametrize("indices, expected", WIDE, ids=[str(case[0]) for case in WIDE])
+def test_digits_of_symbolic_iterators_keep_their_type(indices: Any, expected: Any) -> None:
+    domains = {WI: Range(long(0), WN * 37)}
+    for index, text_of_index in zip(indices, expected):
+        form = normalize_to_iter_sum(index, domains)
+        assert re.sub(r"T\.int64\((\d+)\)", r"\1", text(form)) == text_of_index
+        again = normalize_to_iter_sum(sum_of_digits(form), domains)
+        assert form.dtype == index.dtype and structural_equal(form, again)
+        assert structural_equal(
+            form, normalize_to_iter_sum(normalize_iter_map_to_expr(form), domains)
+        )
+        for size in (1, 1 << 20, 1 << 40):
+            env = {WN: size, WI: size * 37 - 5}
+            assert meaning(sum_of_digits(form), env) == meaning(index, env)
+
+
+def test_narrow_sums_of_wide_digits_have_an_inverse() -> None:
+    a, b = Var("a", "int32"), Var("b", "int64")
+    domains = {WI: Range(long(0), WN * 37)}
+    found = detect_iter_map([op.cast("int32", WI % 37), WI // 37], domains, True, "bijective")
+    inverse = inverse_affine_iter_map(found.indices, [a, b])
+    assert meaning(inverse[WI], {a: 36, b: 1 << 40}) == (37 << 40) + 36
+
+
+def test_narrow_digits_of_one_iterator_are_joined_and_told_apart() -> None:
+    domains = {WI: Range(long(0), WN * 48)}
+    low, high = [op.cast("int32", one) for one in (WI % 4, WI // 4 % 12)]
+    assert text(normalize_to_iter_sum(high * 4 + low, domains)).endswith("%48*1 + 0")
+    assert detect_iter_map([low, high, WI // 48], domains, True, "bijective").indices
+    assert not detect_iter_map([low, WI % 12 // 2], domains).indices  # both have a bit
+
+
+def test_sums_that_their_type_does_not_hold_are_no_iterators() -> None:
+    size = 1 << 20
+    found = detect_iter_map([i * size + j], {i: Range(0, size), j: Range(0, size)})
+    assert not found.indices and "does not hold" in found.errors[0]
+    domains = {WI: Range(long(0), WN * (1 << 40))}
+    low, high = [op.cast("int32", one) for one in (WI % size, WI // size % size)]
+    assert not detect_iter_map([high * size + low], domains).indices
+    form = normalize_to_iter_sum(high * size + low, domains)
+    assert [int(arg.extent) for arg in form.args] == [size, size]
+
+
+@pytest.mark.parametrize("limit", [WN * 37, long(100)])
+def test_predicates_bound_wide_sums_of_narrow_digits(limit: Any) -> None:
+    domains = {WI: Range(long(0), (limit + 7) // 8), WJ: Range(long(0), long(8))}
+    index = op.cast("int32", (WI * 8 + WJ) % 37)
+    (written,) = iter_map_simplify([index], domains, WI * 8 + WJ < limit)
+    for env in [{WI: 11, WJ: 3, WN: 5}, {WI: 1 << 30, WJ: 7, WN: 1 << 40}]:
+        if not meaning(WI * 8 + WJ < limit, env):
+            continue
+        assert meaning(written, env) == meaning(index, env)
+
+
+def test_subspaces_of_narrow_digits() -> None:
+    index = op.cast("int32", (WI * 48 + WJ) % 96 // 12)
+    domains = {WI: Range(long(0), WN * 2), WJ: Range(long(0), long(48))}
+    (outer, inner), _ = subspace_divide([index], domains, [WJ])
+    assert op.is_const(inner.extent, 4)
+    for env in [{WI: 3, WJ: 40}, {WI: (1 << 40) + 1, WJ: 47}]:
+        values = [meaning(normalize_iter_map_to_expr(one.source), env) for one in (outer, inner)]
+        assert values[0] * 4 + values[1] == meaning(index, env)
 
 
 @pytest.mark.parametrize("level", ["surjective", "nocheck"])

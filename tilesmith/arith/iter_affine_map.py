@@ -105,18 +105,16 @@ def _wrapped(form: IterSumExpr) -> IterSumExpr:
     (arg,) = form.args
     if isinstance(arg.source.source, IterSumExpr) and is_whole(arg):
         return form
-    lower, base = arg.lower_factor, form.base
-    one = lower if op.is_const(lower, 1) else const(1, arg.dtype)
-    zero = base if op.is_const(base, 0) else const(0, arg.dtype)
+    zero = form.base if op.is_const(form.base, 0) else const(0, arg.dtype)
     inner = arg
     if not op.is_const(arg.scale, 1):
-        inner = IterSplitExpr(arg.source, lower, arg.extent, one)
+        inner = IterSplitExpr(arg.source, arg.lower_factor, arg.extent)
     mark = IterMark(IterSumExpr((inner,), zero), arg.extent)
-    return IterSumExpr((IterSplitExpr(mark, one, arg.extent, arg.scale),), form.base)
+    return IterSumExpr((IterSplitExpr(mark, 1, arg.extent, arg.scale),), form.base)
 
 
 def is_whole(arg: IterSplitExpr) -> bool:
-    """Returns True if a digit is all of its iterator."""
+    """Returns True if a digit is all of its iterator, in the same dtype."""
     return op.is_const(arg.lower_factor, 1) and same_expression(arg.extent, arg.source.extent)
 
 
@@ -216,7 +214,10 @@ def _digits_and_base(parts: IterParts, expr: PrimExpr) -> IterSumExpr:
         if not isinstance(expr, (Add, Sub)):
             return IterSumExpr((), expr)
     sides = _digits_and_base(parts, expr.a), _digits_and_base(parts, expr.b)
-    return parts.sums.add(sides[0], sides[1], 1 if isinstance(expr, Add) else -1)
+    try:
+        return parts.sums.add(sides[0], sides[1], 1 if isinstance(expr, Add) else -1)
+    except NotAffine:  # its numbers wrap around
+        return IterSumExpr((), expr)
 
 
 def _size_of_scale(scale: Sum) -> tuple[int, int]:
@@ -313,7 +314,7 @@ class _Inverse:
     def note_digit(self, arg: IterSplitExpr, digit: PrimExpr) -> None:
         """Adds a digit to the value of its iterator."""
         mark = arg.source
-        part = digit * op.cast(digit.dtype, arg.lower_factor)
+        part = op.cast(arg.lower_factor.dtype, digit) * arg.lower_factor
         known = self.values.get(id(mark))
         self.marks[id(mark)] = mark
         self.values[id(mark)] = part if known is None else known + part
@@ -347,8 +348,6 @@ class _Inverse:
         if isinstance(source, IterSumExpr):
             self.note_sum(source, value, True)
             return
-        while source.__class__.__name__ == "Cast":
-            source = source.value
         value = op.cast(source.dtype, value)
         if isinstance(source, Sub) and isinstance(source.a, Var):
             self.result[source.a] = value + source.b

@@ -40,7 +40,7 @@ class DigitChecker:
         queue = [arg for index in indices for arg in index.args]
         while queue:
             arg = queue.pop()
-            mark = self.iterators.origin(arg.source)
+            mark = arg.source
             if id(mark) not in used:
                 used[id(mark)], marks[id(mark)] = [], mark
                 if isinstance(mark.source, IterSumExpr):
@@ -64,8 +64,7 @@ class DigitChecker:
         if not isinstance(source, IterSumExpr):
             return id(mark) in used
         for arg in source.args:
-            inner = self.iterators.origin(arg.source)
-            if id(inner) in used or self._touches(inner, used):
+            if id(arg.source) in used or self._touches(arg.source, used):
                 return True
         return False
 
@@ -82,9 +81,7 @@ class DigitChecker:
                 raise NotAffine(f"digits of {expression_of(mark)} overlap or leave a gap")
             remove_object(left, found)
             ordered.append(found)
-            expected = self.sizes.times(
-                op.cast(expected.dtype, found.lower_factor), op.cast(expected.dtype, found.extent)
-            )
+            expected = self.sizes.end(found)
         if level is IterMapLevel.Bijective and not self.sizes.equal(expected, mark.extent):
             raise NotAffine(f"a part of {expression_of(mark)} is not used")
         for padded, begin, end in self.padded:
@@ -119,17 +116,13 @@ class DigitChecker:
 
     def _digit_at(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
         for split in splits:
-            if self.sizes.equal(op.cast(lower.dtype, split.lower_factor), lower):
+            if self.sizes.equal(split.lower_factor, lower):
                 return split
         return None
 
     def _digit_above(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
         """Returns the digit with the smallest factor above ``lower``, which leaves a gap."""
-        candidates = [
-            split
-            for split in splits
-            if self.sizes.divides(lower, op.cast(lower.dtype, split.lower_factor))
-        ]
+        candidates = [split for split in splits if self.sizes.divides(lower, split.lower_factor)]
         for split in candidates:
             if all(self.sizes.divides(split.lower_factor, other.lower_factor) for other in splits):
                 return split

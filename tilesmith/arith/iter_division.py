@@ -168,7 +168,7 @@ class IterDivider:
                 extent = plain.extent
                 if not self.sizes.divides(width, rest):
                     raise NotAffine(f"offset {offset} does not fit divisor {width}")
-        lower = self.sizes.times(plain.lower_factor, width)
+        lower = self.sizes.times(plain.lower_factor, op.cast(plain.lower_factor.dtype, width))
         high = IterSplitExpr(plain.source, lower, self.sizes.quotient(extent, width))
         low = IterSplitExpr(plain.source, plain.lower_factor, width)
         quotient_sum = IterSumExpr((high,), turns)
@@ -211,7 +211,7 @@ class IterDivider:
         if all(known is not mark for known, _, _ in self.padded):
             self.padded.append((mark, left, end))
         rest = self.sizes.analyzer.simplify(op.cast(dtype, offset) - left)
-        return IterSplitExpr(mark), rest
+        return IterSplitExpr(mark, scale=constant(1, dtype)), rest
 
     def _padding_key(self, digit: IterSplitExpr, offset: PrimExpr) -> Any:
         """Returns the key of the paddings of a digit: those by constants go together; others are

@@ -131,7 +131,7 @@ class Fuser:
         if reach is not None:
             extent = reach
         mark = self.iterators.mark(IterSumExpr(parts, constant(0, unit.dtype)), extent)
-        return IterSplitExpr(mark, constant(1, unit.dtype), extent, unit)
+        return IterSplitExpr(mark, 1, extent, unit)
 
     def with_caps(
         self, args: list[IterSplitExpr], base: PrimExpr
@@ -148,8 +148,11 @@ class Fuser:
                     members, scale = found
                     args = [arg for arg in args if all(arg is not member for member in members)]
                     mark = cap.mark
-                    args.append(IterSplitExpr(mark, constant(1, scale.dtype), mark.extent, scale))
-                    base = self.sizes.plus(base, self.sizes.times(cap.low, scale))
+                    extent, low = [
+                        self.sizes.cast(size, scale.dtype) for size in (mark.extent, cap.low)
+                    ]
+                    args.append(IterSplitExpr(mark, 1, extent, scale))
+                    base = self.sizes.plus(base, self.sizes.times(low, scale))
                     changed = True
                     break
         return args, base
@@ -171,7 +174,7 @@ class Fuser:
                 return None
             if not self.sizes.divides(part.scale, arg.scale):
                 return None
-            factor = self.sizes.quotient(arg.scale, part.scale)
+            factor = self.sizes.cast(self.sizes.quotient(arg.scale, part.scale), arg.dtype)
             if scale is not None and not self.sizes.equal(scale, factor):
                 return None
             scale = factor

@@ -69,7 +69,12 @@ class IterMark(Node, key="arith.IterMark"):
 
 
 class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
-    """Stands for ``source // lower_factor % extent * scale``."""
+    """Stands for ``source // lower_factor % extent * scale``.
+
+    The digit is taken in the dtype of its iterator, which ``lower_factor`` has, and then cast to
+    that of ``extent`` and ``scale``: ``cast(int32, i // 4 % 37)`` is a digit of the int64 iterator
+    ``i``, which may have more iterations than an int32 can count.
+    """
 
     source: IterMark = child()
     lower_factor: PrimExpr = child()
@@ -79,11 +84,25 @@ class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
     def __init__(
         self, source: IterMark, lower_factor: Any = None, extent: Any = None, scale: Any = None
     ) -> None:
+        wide = dtype = source.extent.dtype
+        for size in (extent, scale):
+            if isinstance(size, PrimExpr):
+                dtype = size.dtype
         self.source = source
-        self.dtype = source.extent.dtype
-        self.lower_factor = _sized(1 if lower_factor is None else lower_factor, self.dtype)
-        self.extent = source.extent if extent is None else _sized(extent, self.dtype)
-        self.scale = _sized(1 if scale is None else scale, self.dtype)
+        self.dtype = dtype
+        self.lower_factor = _sized(1 if lower_factor is None else lower_factor, wide)
+        whole = op.cast(dtype, source.extent) if extent is None else extent
+        self.extent = _sized(whole, dtype)
+        self.scale = _sized(1 if scale is None else scale, dtype)
+
+    def end(self) -> PrimExpr:
+        """Returns where the next digit of the same iterator begins, in the iterator's dtype."""
+        return self.lower_factor * self.wide_extent()
+
+    def wide_extent(self) -> PrimExpr:
+        """Returns the extent in the iterator's dtype."""
+        wide = self.lower_factor.dtype
+        return self.extent if self.dtype is wide else op.cast(wide, self.extent)
 
 
 class IterSumExpr(IterMapExpr, key="arith.IterSumExpr"):
@@ -131,10 +150,9 @@ def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
     if isinstance(expr.extent, IntImm) and expr.extent.value == 1:
         if not analyzer.can_prove_equal(expr.source.extent, 1):
             return const(0, expr.dtype)
-    whole = analyzer.can_prove_equal(expr.source.extent, expr.lower_factor * expr.extent)
-    if not whole:
-        source = op.floormod(source, analyzer.simplify(expr.lower_factor * expr.extent))
-    return op.floordiv(source, expr.lower_factor) * expr.scale
+    if not analyzer.can_prove_equal(expr.source.extent, expr.end()):
+        source = op.floormod(source, analyzer.simplify(expr.end()))
+    return op.cast(expr.dtype, op.floordiv(source, expr.lower_factor)) * expr.scale
 
 
 def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr:
@@ -173,12 +191,15 @@ def _written_out(
             and op.is_const(arg.lower_factor, 1)
             and op.is_const(source.base, 0)
             and not op.is_const(arg.scale, 1)
+            and source.dtype.bits <= arg.dtype.bits  # else the terms may not fit
             and Analyzer().can_prove_equal(arg.source.extent, arg.extent)
             and _iterators(source) not in bounded
         ):
             for inner in _written_out(source.args, bounded):
-                scale = inner.scale * arg.scale
-                result.append(IterSplitExpr(inner.source, inner.lower_factor, inner.extent, scale))
+                extent, scale = op.cast(arg.dtype, inner.extent), op.cast(arg.dtype, inner.scale)
+                result.append(
+                    IterSplitExpr(inner.source, inner.lower_factor, extent, scale * arg.scale)
+                )
         else:
             result.append(arg)
     return result
@@ -194,7 +215,7 @@ def _spelled_digit(expr: IterSplitExpr, bounded: Sequence[frozenset[Var]]) -> Pr
     if op.is_const(expr.extent, 1) and not op.is_const(whole, 1):
         return const(0, expr.dtype)
     value = sum_of_digits(expr.source.source, bounded)
-    end = expr.lower_factor * expr.extent
+    end = expr.end()
     if not Analyzer().can_prove_equal(whole, end):
         value = op.floormod(value, end)
-    return op.floordiv(value, expr.lower_factor) * expr.scale
+    return op.cast(expr.dtype, op.floordiv(value, expr.lower_factor)) * expr.scale

@@ -115,6 +115,8 @@ class Predicates:
             return
         for key, known in list(self.iterators.caps.items()):
             if known.mark is digit.source:  # a second bound of what is capped already
+                dtype = known.low.dtype
+                smallest, size = self.sizes.cast(smallest, dtype), self.sizes.cast(size, dtype)
                 self.iterators.caps[key] = self._made_cap(
                     known.parts, self.sizes.plus(known.low, smallest), size
                 )
@@ -154,6 +156,9 @@ class Predicates:
         return Cap(parts, low, mark)
 
     def _is_whole(self, digit: IterSplitExpr) -> bool:
+        """Returns True if a digit is all of its iterator, in the same dtype."""
+        if digit.dtype is not digit.source.extent.dtype:
+            return False
         return op.is_const(digit.lower_factor, 1) and self.sizes.equal(
             digit.extent, digit.source.extent
         )

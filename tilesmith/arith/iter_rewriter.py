@@ -60,7 +60,7 @@ class IterRewriter:
         raise NotAffine(f"{expr} is not a sum of iterators")
 
     def cast(self, value: IterSumExpr, expr: Cast) -> IterSumExpr:
-        """Casts a sum: existing digits keep their dtype, sizes of the result get the new one."""
+        """Casts a sum: its digits are taken in the dtypes of their iterators, and then cast."""
         if value.dtype is expr.dtype:
             return value
         if expr.dtype.bits < value.dtype.bits and not self._fits(value, expr):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
+from tilesmith.arith.iter_nodes import IterSplitExpr
 from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
@@ -29,9 +30,13 @@ _CONSTANTS: dict[tuple[int, DataType], IntImm] = {}
 
 
 def constant(value: int, dtype: DataType) -> IntImm:
-    """Returns a constant; usually the same object for the same value."""
+    """Returns a constant, usually the same object for the same value; raises NotAffine if the
+    dtype does not hold it: then sums of digits wrap around.
+    """
     found = _CONSTANTS.get((value, dtype))
     if found is None:
+        if not dtype.min_value <= value <= dtype.max_value:
+            raise NotAffine(f"{dtype} does not hold {value}")
         if len(_CONSTANTS) > _MOST_CONSTANTS:
             _CONSTANTS.clear()
         made = const(value, dtype)
@@ -82,6 +87,20 @@ class Sizes:
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return constant(a.value % b.value, a.dtype)
         return self.analyzer.simplify(op.floormod(a, b))
+
+    def cast(self, size: PrimExpr, dtype: DataType) -> PrimExpr:
+        """Returns a size in another dtype; raises NotAffine if that may not hold it."""
+        if size.dtype is dtype:
+            return size
+        if dtype.bits < size.dtype.bits:
+            bound = self.analyzer.const_int_bound(size)
+            if bound.min_value < dtype.min_value or dtype.max_value < bound.max_value:
+                raise NotAffine(f"{dtype} does not hold {size} for sure")
+        return self.analyzer.simplify(op.cast(dtype, size))
+
+    def end(self, digit: IterSplitExpr) -> PrimExpr:
+        """Returns where the next digit of the same iterator begins, simplified."""
+        return self.times(digit.lower_factor, digit.wide_extent())
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         """Returns True if ``value`` is proven to be a multiple of ``divisor``."""

@@ -100,8 +100,8 @@ class _Divider:
         if isinstance(source, IterSumExpr):
             sides = {self.side(part) for part in source.args}
             return sides.pop() if len(sides) == 1 else "both"
-        while not isinstance(source, Var):
-            source = source.a if isinstance(source, Sub) else source.value
+        if isinstance(source, Sub):
+            source = source.a
         return "inner" if source in self.inner else "outer"
 
     def divide(self, form: IterSumExpr) -> list[IterMark] | None:
@@ -250,7 +250,7 @@ class _Divider:
         outer, inner, span = halves
         simplify = self.analyzer.simplify
         lower, extent, scale = arg.lower_factor, arg.extent, arg.scale
-        top = simplify(lower * extent)
+        top = simplify(arg.end())
         if self._divides(span, lower):
             lower = simplify(op.floordiv(lower, span))
             return [IterSplitExpr(outer, lower, extent, scale)], []
@@ -258,8 +258,9 @@ class _Divider:
             return [], [IterSplitExpr(inner, lower, extent, scale)]
         if not (self._divides(lower, span) and self._divides(span, top)):
             return None
-        width, turns = simplify(op.floordiv(span, lower)), simplify(op.floordiv(top, span))
-        high = IterSplitExpr(outer, const(1, arg.dtype), turns, simplify(scale * width))
+        width = simplify(op.cast(arg.dtype, op.floordiv(span, lower)))
+        turns = simplify(op.cast(arg.dtype, op.floordiv(top, span)))
+        high = IterSplitExpr(outer, 1, turns, simplify(scale * width))
         return [high], [IterSplitExpr(inner, lower, width, scale)]
 
     def _halves(self, mark: IterMark) -> tuple[IterMark, IterMark, PrimExpr] | None:

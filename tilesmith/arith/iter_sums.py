@@ -72,40 +72,46 @@ class IterSums:
                 return arg, zero
         elif not self.sizes.analyzer.can_prove(arg.scale < 0):
             return arg, zero
-        one = constant(1, arg.dtype)
         last = self.sizes.plus(arg.extent, constant(-1, arg.dtype))
         down = IterSplitExpr(arg.source, arg.lower_factor, arg.extent, constant(-1, arg.dtype))
         mark = self.iterators.mark(IterSumExpr((down,), last), arg.extent)
         scale = self.sizes.times(arg.scale, constant(-1, arg.dtype))
-        return IterSplitExpr(mark, one, arg.extent, scale), self.sizes.times(last, arg.scale)
+        return IterSplitExpr(mark, 1, arg.extent, scale), self.sizes.times(last, arg.scale)
 
     def joined(self, args: list[IterSplitExpr]) -> list[IterSplitExpr]:
         """Joins neighbouring digits of one iterator: ``x // 4 * 4 + x % 4 -> x``."""
-        changed = True
-        while changed:
-            changed = False
-            for low in args:
-                high = self._next_digit(args, low)
-                if high is not None:
-                    extent = self.sizes.times(low.extent, high.extent)
-                    wide = IterSplitExpr(low.source, low.lower_factor, extent, low.scale)
-                    args = [arg for arg in args if arg is not low and arg is not high]
-                    args.append(wide)
-                    changed = True
-                    break
+        while (found := self._neighbours(args)) is not None:
+            low, high, both = found
+            args = [*[arg for arg in args if arg is not low and arg is not high], both]
         return args
 
     def rescaled(self, arg: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
         """Returns the same digit with another scale."""
         return IterSplitExpr(arg.source, arg.lower_factor, arg.extent, scale)
 
-    def _next_digit(self, args: list[IterSplitExpr], low: IterSplitExpr) -> IterSplitExpr | None:
-        for high in args:
-            if high is low or self.iterators.origin(high.source) is not self.iterators.origin(
-                low.source
-            ):
-                continue
-            if self.sizes.equal(high.lower_factor, self.sizes.times(low.lower_factor, low.extent)):
-                if self.sizes.equal(high.scale, self.sizes.times(low.scale, low.extent)):
-                    return high
+    def _neighbours(
+        self, args: list[IterSplitExpr]
+    ) -> tuple[IterSplitExpr, IterSplitExpr, IterSplitExpr] | None:
+        """Returns two neighbouring digits, the low one first, and the digit that they are."""
+        for low in args:
+            for high in args:
+                both = None if high is low else self._as_one(low, high)
+                if both is not None:
+                    return low, high, both
         return None
+
+    def _as_one(self, low: IterSplitExpr, high: IterSplitExpr) -> IterSplitExpr | None:
+        """Returns two digits as one if the second follows the first, and if their dtype holds the
+        extent of both; else None.
+        """
+        if high.source is not low.source:
+            return None
+        if not self.sizes.equal(high.lower_factor, self.sizes.end(low)):
+            return None
+        try:
+            if not self.sizes.equal(high.scale, self.sizes.times(low.scale, low.extent)):
+                return None
+            extent = self.sizes.times(low.extent, high.extent)
+        except NotAffine:
+            return None
+        return IterSplitExpr(low.source, low.lower_factor, extent, low.scale)

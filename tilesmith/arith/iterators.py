@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilesmith.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr
-from tilesmith.arith.iter_sizes import NotAffine, Sizes
-from tilesmith.ir import Cast, IntImm, PrimExpr, Range, Sub, Var
+from tilesmith.arith.iter_sizes import Sizes
+from tilesmith.ir import PrimExpr, Range, Sub, Var
 from tilesmith.ir import operators as op
 from tilesmith.ir.queries import mentions
 from tilesmith.runtime.dtype import DataType
@@ -61,21 +61,19 @@ class Iterators:
         """Returns True if an iterator occurs in an expression."""
         return mentions(expr, self.values)
 
-    def origin(self, mark: IterMark) -> IterMark:
-        """Returns the iterator of which ``mark`` is a copy in another dtype, or ``mark`` itself."""
-        return self._marks.get((id(mark), "origin"), mark)
-
     def split_key(self, arg: IterSplitExpr) -> Any:
-        """Returns a key that is equal for the same digit of the same iterator."""
-        name = self._names[id(self.origin(arg.source))][1]
-        return name, self.sizes.number(arg.lower_factor), self.sizes.number(arg.extent)
+        """Returns a key that is equal for the same digit of the same iterator, in any dtype."""
+        name, number = self._names[id(arg.source)][1], self.sizes.number
+        return name, number(arg.lower_factor), number(arg.wide_extent())
 
     def sum_key(self, args: list[IterSplitExpr]) -> Any:
         """Returns a key that is equal for sums of the same digits with the same scales."""
         return frozenset([(self.split_key(arg), self.sizes.number(arg.scale)) for arg in args])
 
     def mark(self, source: IterSumExpr, extent: PrimExpr) -> IterMark:
-        """Returns the iterator that stands for a sum."""
+        """Returns the iterator that stands for a sum. Sums of equal digits are one iterator, in
+        whichever dtype they were met first.
+        """
         key = (
             "sum",
             self.sum_key(list(source.args)),
@@ -88,20 +86,8 @@ class Iterators:
         return mark
 
     def cast_digit(self, arg: IterSplitExpr, dtype: DataType) -> IterSplitExpr:
-        """Returns a digit in another dtype. Raises NotAffine if that cannot count its iterator."""
-        if isinstance(arg.source.extent, IntImm) and arg.source.extent.value > dtype.max_value:
-            raise NotAffine(f"{dtype} cannot count an iterator of {arg.source.extent} steps")
-        key = ("cast", dtype, id(arg.source))  # the copy keeps its origin alive
-        mark = self._marks.get(key)
-        if mark is None:
-            source = arg.source.source
-            if isinstance(source, IterSumExpr):
-                parts = [self.cast_digit(part, dtype) for part in source.args]
-                source = IterSumExpr(parts, op.cast(dtype, source.base))
-            else:
-                source = Cast(dtype, source)
-            mark = IterMark(source, op.cast(dtype, arg.source.extent))
-            self._marks[key] = mark
-            self._marks[id(mark), "origin"] = arg.source
-        sizes = [op.cast(dtype, size) for size in (arg.lower_factor, arg.extent, arg.scale)]
-        return IterSplitExpr(mark, *sizes)
+        """Returns a digit in another dtype; it is still taken in that of its iterator. Raises
+        NotAffine if the dtype cannot hold its sizes.
+        """
+        extent, scale = self.sizes.cast(arg.extent, dtype), self.sizes.cast(arg.scale, dtype)
+        return IterSplitExpr(arg.source, arg.lower_factor, extent, scale)

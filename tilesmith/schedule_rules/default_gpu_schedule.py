@@ -17,6 +17,7 @@ from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
@@ -37,11 +38,7 @@ def thread_count(target: Any) -> int:
     """Return the number of threads of a block; 0 for a target without threads."""
     if target is None:
         return 0
-    target = Target(target)
-    if "gpu" not in target.keys:
-        return 0
-    return int(target.attrs.get("max_num_threads", 0) or target.attrs.get(
-        "max_threads_per_block", 0) or 256)  # fmt: skip
+    return max_threads_per_block(Target(target))
 
 
 def schedule_block(sch: Any, block: Any, threads: int) -> Any:

@@ -10,11 +10,12 @@ import re
 from dataclasses import dataclass, replace
 
 from tilesmith.support.errors import UnknownNameError
+from tilesmith.target.tag_table import TAGS
 from tilesmith.target.target import Target
 
 __all__ = [
     "GPU_MACHINES", "SM_LIMITS", "GPUMachine", "Occupancy", "SMLimits", "gpu_limits",
-    "gpu_machine", "occupancy", "sm_limits",
+    "gpu_machine", "max_threads_per_block", "occupancy", "sm_limits",
 ]  # fmt: skip
 
 KIB = 1024
@@ -157,6 +158,26 @@ def gpu_machine(target: Target | str | None = None) -> GPUMachine:
     return board if board.arch == limits.arch else replace(board, arch=limits.arch)
 
 
+_THREAD_OPTIONS = ("max_threads_per_block", "max_num_threads")
+_EVERY_GPU = 256
+"""Threads of a block that every GPU allows."""
+
+
+def max_threads_per_block(target: Target) -> int:
+    """Return how many threads a block of a target may have; 0 for a target without threads.
+
+    Two options say it: `-max_threads_per_block` and `-max_num_threads`. What the user wrote counts
+    before what the tag or the kind of the target has by itself (a value that is the same counts as
+    not written), and of two values the smaller one.
+    """
+    if "gpu" not in target.keys:
+        return 0
+    defaults = {**target.kind.defaults(), **TAGS.get(target.tag, {})}
+    known = {name: int(target.attrs[name]) for name in _THREAD_OPTIONS if target.attrs.get(name)}
+    given = [value for name, value in known.items() if value != defaults.get(name)]
+    return min(given or known.values(), default=_EVERY_GPU)
+
+
 def gpu_limits(target: Target) -> dict[str, int]:
     """Return the limits of kernels on a target, by the names that `VerifyGPUCode` takes: the
     target's own options, else those of its architecture."""
@@ -174,9 +195,8 @@ def gpu_limits(target: Target) -> dict[str, int]:
         }
         if _arch_number(target) is None:
             limits["max_shared_memory_per_block"] = 227 * KIB  # of the largest that is known
-    threads = attrs.get("max_threads_per_block") or attrs.get("max_num_threads")
-    if threads:
-        limits["max_threads_per_block"] = int(threads)
+    if any(attrs.get(name) for name in _THREAD_OPTIONS):
+        limits["max_threads_per_block"] = max_threads_per_block(target)
     if attrs.get("max_shared_memory_per_block"):
         known = limits.get("max_shared_memory_per_block", 0)
         limits["max_shared_memory_per_block"] = max(

@@ -2,9 +2,10 @@
 
 The first thread of each block adds to a counter in global memory and waits until its highest bit
 changes. All blocks but the first add 1, the first one what is missing to that bit: so it changes
-when all have arrived, and the other bits are zero again, for the next barrier or launch. Each of
-the launches that may run at the same time has a counter of its own. (The cooperative groups of
-CUDA's headers would do, but these need the headers of its C++ library.)
+when all have arrived, and the other bits are zero again, for the next barrier or launch. A launch
+takes the counter of its number modulo 64: two launches of kernels of one module that run at the
+same time must not be a multiple of 64 launches apart, or they would share a counter. (The
+cooperative groups of CUDA's headers would do, but these need the headers of its C++ library.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tilesmith.ir import Call
 __all__ = ["barrier_of_grid"]
 
 _TEXT = """\
-static __device__ unsigned arrived_blocks[64];  // one for each launch that runs
+static __device__ unsigned arrived_blocks[64];  // by the number of the launch
 static __device__ __forceinline__ void wait_for_all_blocks() {
   __syncthreads();
   if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {

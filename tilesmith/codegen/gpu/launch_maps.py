@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilesmith.runtime.launch_layout import CONTEXTS, DEVICES, DRIVER, ENCODER, LOAD, TENSOR_MAP
+from tilesmith.codegen.gpu.launch_context import ENTER_CONTEXT, LEAVE_CONTEXT
+from tilesmith.runtime.launch_layout import DEVICES, ENCODER, LOAD, TENSOR_MAP
 from tilesmith.runtime.tensor_maps import DATA_TYPES, SWIZZLES, TensorMap
 
 __all__ = ["MAP_WORDS", "encoder_text", "map_arguments", "map_constants"]
@@ -46,8 +47,8 @@ def encoder_text() -> str:
     """Return the function that encodes one map; it returns 0, or what a launcher has to return."""
     text = _ENCODE
     for name, value in {
-        "ENCODER": ENCODER, "CONTEXTS": CONTEXTS, "DEVICES": DEVICES, "GET": DRIVER + 2,
-        "SET": DRIVER + 3, "LOAD": LOAD, "TENSOR_MAP": TENSOR_MAP,
+        "ENCODER": ENCODER, "DEVICES": DEVICES, "LOAD": LOAD, "TENSOR_MAP": TENSOR_MAP,
+        "ENTER_CONTEXT": ENTER_CONTEXT, "LEAVE_CONTEXT": LEAVE_CONTEXT,
     }.items():  # fmt: skip
         text = text.replace(f"<{name}>", str(value))
     return text
@@ -61,13 +62,10 @@ define internal i32 @encode(ptr %record, i32 %device, ptr %params, ptr %sizes, p
   %descriptor.place = getelementptr ptr, ptr %record, i64 1
   %descriptor = load ptr, ptr %descriptor.place, align 8
   %encoder.place = getelementptr ptr, ptr %descriptor, i64 <ENCODER>
-  %contexts = getelementptr ptr, ptr %descriptor, i64 <CONTEXTS>
   %number = zext i32 %device to i64
-  %wanted.place = getelementptr ptr, ptr %contexts, i64 %number
   %is.device = icmp ult i32 %device, <DEVICES>
   br i1 %is.device, label %look, label %load
 look:
-  %wanted = load ptr, ptr %wanted.place, align 8
   %functions = getelementptr ptr, ptr %record, i64 4
   %function.place = getelementptr ptr, ptr %functions, i64 %number
   %function = load atomic ptr, ptr %function.place acquire, align 8
@@ -81,28 +79,10 @@ load:
 leave:
   ret i32 %asked
 enter:
-  %get.place = getelementptr ptr, ptr %descriptor, i64 <GET>
-  %get = load ptr, ptr %get.place, align 8
-  %set.place = getelementptr ptr, ptr %descriptor, i64 <SET>
-  %set = load ptr, ptr %set.place, align 8
-  store ptr null, ptr %current, align 8
-  %got = call i32 %get(ptr %current)
-  %before = load ptr, ptr %current, align 8
-  %is.current = icmp eq ptr %before, %wanted
-  br i1 %is.current, label %encode, label %change
-change:
-  %entered = call i32 %set(ptr %wanted)
-  br label %encode
-encode:
+<ENTER_CONTEXT>
   %status = call i32 %encoder(ptr %map, i32 %type, i32 %axes, ptr %tensor, ptr %extents,
     ptr %strides, ptr %box, ptr %steps, i32 0, i32 %swizzle, i32 2, i32 0)
-  %had.none = icmp eq ptr %before, null
-  %stays = or i1 %is.current, %had.none
-  br i1 %stays, label %answer, label %return
-return:
-  %returned = call i32 %set(ptr %before)
-  br label %answer
-answer:
+<LEAVE_CONTEXT>
   %is.right = icmp eq i32 %status, 0
   br i1 %is.right, label %done, label %failed
 done:

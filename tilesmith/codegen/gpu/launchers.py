@@ -25,6 +25,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilesmith.codegen.gpu.launch_context import ENTER_CONTEXT, LEAVE_CONTEXT
 from tilesmith.codegen.gpu.launch_maps import (
     MAP_WORDS,
     encoder_text,
@@ -45,7 +46,6 @@ from tilesmith.runtime.device_container import (
 from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.launch_layout import (
-    CONTEXTS,
     DESCRIPTOR_PREFIX,
     DESCRIPTOR_WORDS,
     DEVICES,
@@ -463,8 +463,8 @@ def _fast_text(device_type: int) -> str:
         "LOADS": "".join(loads), "ORS": "\n".join(ors), "LARGE": "\n".join(large),
         "LAST_ANY": f"%any{len(SIZES) - 2}", "LAST_ALL": f"%all{len(SIZES) - 1}", "WORDS": words,
         "CONFIG": "".join(config), "DEVICES": str(DEVICES), "FUNCTIONS": str(FUNCTIONS),
-        "CONTEXTS": str(CONTEXTS), "DRIVER0": str(DRIVER), "DRIVER1": str(DRIVER + 1),
-        "DRIVER2": str(DRIVER + 2), "DRIVER3": str(DRIVER + 3), "RING_PLACE": str(RING),
+        "DRIVER0": str(DRIVER), "DRIVER1": str(DRIVER + 1), "RING_PLACE": str(RING),
+        "ENTER_CONTEXT": ENTER_CONTEXT, "LEAVE_CONTEXT": LEAVE_CONTEXT,
         "RING_WORDS": str(RING_NAMES + 1), "RING_MASK": str(RING_NAMES - 1),
         "DEVICE_TYPE": str(device_type),
     }  # fmt: skip
@@ -507,22 +507,7 @@ load:
 context:
   %descriptor.place = getelementptr ptr, ptr %record, i64 1
   %descriptor = load ptr, ptr %descriptor.place, align 8
-  %contexts = getelementptr ptr, ptr %descriptor, i64 <CONTEXTS>
-  %wanted.place = getelementptr ptr, ptr %contexts, i64 %number
-  %wanted = load ptr, ptr %wanted.place, align 8
-  %get.place = getelementptr ptr, ptr %descriptor, i64 <DRIVER2>
-  %get = load ptr, ptr %get.place, align 8
-  %set.place = getelementptr ptr, ptr %descriptor, i64 <DRIVER3>
-  %set = load ptr, ptr %set.place, align 8
-  store ptr null, ptr %current, align 8
-  %got = call i32 %get(ptr %current)
-  %before = load ptr, ptr %current, align 8
-  %is.current = icmp eq ptr %before, %wanted
-  br i1 %is.current, label %stream, label %enter
-enter:
-  %entered = call i32 %set(ptr %wanted)
-  br label %stream
-stream:
+<ENTER_CONTEXT>
   %queue = call ptr @TVMFFIEnvGetStream(i32 <DEVICE_TYPE>, i32 %device)
   %attributes.place = getelementptr ptr, ptr %record, i64 2
   %attributes = load ptr, ptr %attributes.place, align 8
@@ -550,13 +535,7 @@ special:
   br label %launched
 launched:
   %status = phi i32 [ %plain.status, %plain ], [ %special.status, %special ]
-  %had.none = icmp eq ptr %before, null
-  %stays = or i1 %is.current, %had.none
-  br i1 %stays, label %remember, label %return
-return:
-  %returned = call i32 %set(ptr %before)
-  br label %remember
-remember:
+<LEAVE_CONTEXT>
   %ring.place = getelementptr ptr, ptr %descriptor, i64 <RING_PLACE>
   %ring = load ptr, ptr %ring.place, align 8
   %start = mul i64 %number, <RING_WORDS>

@@ -10,6 +10,7 @@ from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import statements
@@ -91,8 +92,7 @@ def _refuse(symbol: str, what: str, limit: str, advice: str) -> CodegenError:
 
 
 def _check_threads(symbol: str, target: Target, dialect: DeviceDialect, extents: Extents) -> None:
-    given = target.attrs.get("max_threads_per_block") or target.attrs.get("max_num_threads")
-    most, threads = int(given or 1024), extents.threads()
+    most, threads = max_threads_per_block(target) or 1024, extents.threads()
     if threads is not None and threads > most:
         sizes = " x ".join([str(size) for size in extents.block()])
         raise _refuse(

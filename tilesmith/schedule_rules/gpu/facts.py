@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.arith import detect_linear_equation
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.tir import Block, BufferLoad, For, ForKind, IterVar
 from tilesmith.tir.queries import loads, uses_variable
 from tilesmith.tir.schedule import LoopRV, Schedule
@@ -92,9 +93,10 @@ def vector_length(extent: int | None, *dtypes: Any) -> int:
 
 
 def thread_limit(target: Target) -> int:
-    """Return the most threads of a block that the rules use."""
-    given = target.attrs.get("max_threads_per_block") or target.attrs.get("max_num_threads")
-    return min(1024, int(given or 256))
+    """Return the most threads of a block that the rules use: what the target allows, and not more
+    than they were made for.
+    """
+    return min(1024, max_threads_per_block(target))
 
 
 def warp_size(target: Target) -> int:

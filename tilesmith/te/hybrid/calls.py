@@ -14,6 +14,7 @@ from tilesmith.ir.operators import cast
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir import op as tensor_ops
 from tilesmith.tir.expr import IterVar
@@ -141,7 +142,7 @@ def max_num_threads(func_id: str, args: Any) -> int:
                 "max_num_threads needs a target", notes=("write: with target: …",)
             )
         return 1
-    return int(target.attrs.get("max_num_threads", 1))
+    return max_threads_per_block(target) or 1
 
 
 def inf(func_id: str, args: Any) -> PrimExpr:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 
 __all__ = [
     "HYBRID_GLOBALS", "allocate", "bind", "emulated", "inf", "max_num_threads", "ninf", "popcount",
@@ -61,7 +62,7 @@ def max_num_threads(allow_none: bool = True) -> int:
                 "max_num_threads needs a target", notes=("write: with target: …",)
             )
         return 1
-    return int(target.attrs.get("max_num_threads", 1))
+    return max_threads_per_block(target) or 1
 
 
 def inf(dtype: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesmith.target import MachineModel, Target, machine_model
+from tilesmith.target.gpu_machine import max_threads_per_block
 
 __all__ = ["ThreadLimits", "cpu_machine", "thread_limits"]
 
@@ -32,10 +33,11 @@ class ThreadLimits:
 def thread_limits() -> ThreadLimits:
     """Return the limits of the current target if it is a GPU, else those that all GPUs keep."""
     target = Target.current(allow_none=True)
-    attributes = target.attrs if target is not None and "gpu" in target.keys else {}
-    most = attributes.get("max_num_threads") or attributes.get("max_threads_per_block") or 256
+    if target is None or "gpu" not in target.keys:
+        return ThreadLimits(256, 1, 48 * 1024)
+    attributes = target.attrs
     return ThreadLimits(
-        int(most),
+        max_threads_per_block(target),
         max(1, int(attributes.get("thread_warp_size") or 1)),
         int(attributes.get("max_shared_memory_per_block") or 48 * 1024),
     )

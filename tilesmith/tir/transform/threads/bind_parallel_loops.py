@@ -16,6 +16,7 @@ from tilesmith.ir import IntImm, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.tir.expr import IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
@@ -80,9 +81,8 @@ def bind_parallel_loops(func: PrimFunc) -> PrimFunc:
     without a target that has threads stay as they are.
     """
     target = func.attrs.get("target")
-    if target is None or "gpu" not in Target(target).keys:
+    threads = 0 if target is None else max_threads_per_block(Target(target))
+    if not threads:
         return func
-    sizes = Target(target).attrs
-    given = sizes.get("max_threads_per_block") or sizes.get("max_num_threads") or _MOST_THREADS
     is_called = bool(func.attrs.get(DEVICE_FUNCTION))  # by a thread
-    return func.with_body(_Binder(min(int(given), _MOST_THREADS), is_called).visit(func.body))
+    return func.with_body(_Binder(min(threads, _MOST_THREADS), is_called).visit(func.body))

@@ -284,7 +284,7 @@ def _complete(digits: list[IterSplitExpr], analyzer: Analyzer) -> list[IterMark]
             following = [one for one in own if analyzer.can_prove_equal(one.lower_factor, end)]
             if not following:
                 break
-            end = analyzer.simplify(end * following[0].extent)
+            end = analyzer.simplify(following[0].end())
             own = [one for one in own if all(one is not other for other in following)]
         if analyzer.can_prove(end >= mark.extent):
             found.append(mark)

@@ -30,6 +30,7 @@ from tilesmith.relax.frontend.nn.op import reshape
 from tilesmith.relax.struct_info import ObjectStructInfo, TensorStructInfo
 from tilesmith.support.errors import ShapeError, TargetError, UnsupportedError
 from tilesmith.target import Target
+from tilesmith.target.gpu_machine import max_threads_per_block
 
 __all__ = [
     "PagedKVCache", "RopeMode", "TIRPagedKVCache", "check_thread_limits",
@@ -39,8 +40,7 @@ __all__ = [
 
 def get_max_num_threads_per_block(target: Any) -> int:
     """Return how many threads a block of a target may have; for a CPU 1."""
-    found = Target(target).attrs.get("max_num_threads")
-    return 1 if found is None else int(found)
+    return max_threads_per_block(Target(target)) or 1
 
 
 def check_thread_limits(target: Any, bdx: int, bdy: int, bdz: int, gdz: int) -> None:
