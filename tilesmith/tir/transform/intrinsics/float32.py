@@ -5,7 +5,7 @@ a multiplication with an addition, which makes the results better, never worse. 
 from minimax fits (weighted least squares, Lawson's iteration) of our own. Largest errors, in units
 in the last place, over dense samples of the whole range against float64:
 
-    exp, exp2, exp10   1.0, 1.0, 1.3   Cody-Waite reduction, degree 6
+    exp, exp2, exp10   1.0, 1.0, 1.3   Cody-Waite reduction, degree 6; exp of min(x, 0) is shorter
     exp (AVX-512)      0.9                the same with a table of 16 powers of two, degree 3
     log, log2, log10   0.9, 1.6, 1.6   reduction to [sqrt(1/2), sqrt(2)], degree 10
     log1p              2.0             through log, with the rounding of 1 + x made good
@@ -21,7 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Shuffle, StringImm, const
+from tilesmith.ir import (
+    Broadcast,
+    Call,
+    Cast,
+    FloatImm,
+    Max,
+    Min,
+    PrimExpr,
+    Select,
+    Shuffle,
+    StringImm,
+    const,
+)
 from tilesmith.ir import operators as ops
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.intrinsics.lets import Formula
@@ -59,6 +71,8 @@ _ROUNDER = 12582912.0  # 1.5 * 2 ** 23: what is added to it is rounded to a whol
 _ROUNDER_BITS = 0x4B400000
 _SCALED_LANES = 16  # of the instruction that multiplies by powers of two
 _BIAS = 127  # of the exponent of a float32
+_SUBNORMAL_POWERS = 24  # powers of two from the least normal number down to half the least of all
+_LEAST_EXPONENT = -104.5  # exp of it is zero
 _LOG2_E = 1.4426950408889634
 _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4  # log(2); the first has 9 bits
 _LOG10_2_HIGH, _LOG10_2_LOW = 0.30078125, 0.000248745663981195  # log10(2)
@@ -95,9 +109,9 @@ def _power_of_two(f: Formula, biased: PrimExpr) -> PrimExpr:
     return f.from_bits(ops.shift_left(biased, f.whole(23)))
 
 
-def _exponent(f: Formula, value: PrimExpr, less: int) -> tuple[PrimExpr, PrimExpr]:
-    """Return the integer n nearest to a value as `exponential` takes it for ``2 ** (n - less)``."""
-    return nearest_integer(f, value, (0 if f.scales else 2 * _BIAS) - less)
+def _biases(f: Formula) -> int:
+    """Return what `exponential` wants added to its integer: the biases of two powers of two."""
+    return 0 if f.scales else 2 * _BIAS
 
 
 def exponential(f: Formula, r: PrimExpr, bits: PrimExpr, whole: PrimExpr) -> PrimExpr:
@@ -111,24 +125,49 @@ def exponential(f: Formula, r: PrimExpr, bits: PrimExpr, whole: PrimExpr) -> Pri
         return _scaled(f, f.name(f.polynomial(r, (1.0, 1.0, *_EXP)), "e"), bits, whole)
     half = f.name(ops.shift_right(bits, f.whole(1)), "half")
     first = f.name(_power_of_two(f, half), "first")
+    return _times_exp(f, r, first) * _power_of_two(f, bits - half)
+
+
+def _times_exp(f: Formula, r: PrimExpr, power: PrimExpr) -> PrimExpr:
+    """Return ``power * exp(r)`` for a power of two and a small ``r``."""
     square = f.name(r * r, "square")
     rest = f.name(f.polynomial_in_pairs(r, square, _EXP) * square + r, "rest")  # exp(r) - 1
-    return f.name(rest * first + first, "e") * _power_of_two(f, bits - half)
+    return f.name(rest * power + power, "e")
 
 
 def reduced_exponent(f: Formula, x: PrimExpr, less: int = 0) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """Return r, |r| at most about ``log(2) / 2``, and an integer n in two forms, with
-    ``x = r + n * log(2)``: arguments for `exponential`, which gives ``exp(x) / 2 ** less``."""
-    bits, whole = _exponent(f, x * f(_LOG2_E), less)
+    """Return arguments with which `exponential` gives ``exp(x) / 2 ** less``: a remainder and an
+    integer in two forms."""
+    return _reduced(f, x, _biases(f) - less)
+
+
+def _reduced(f: Formula, x: PrimExpr, more: int) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Return r, |r| at most about ``log(2) / 2``, and n as `nearest_integer` gives it, with
+    ``x = r + n * log(2)``."""
+    bits, whole = nearest_integer(f, x * f(_LOG2_E), more)
     r = f.name(x - whole * f(_LOG2_HIGH), "r")
     return f.name(r - whole * f(_LOG2_LOW), "r"), bits, whole
 
 
 def _exp(f: Formula, x: PrimExpr) -> PrimExpr:
-    x = clamped(f, x, -104.5, 89.0)
+    return _exp_in_range(f, clamped(f, x, _LEAST_EXPONENT, 89.0))
+
+
+def _exp_in_range(f: Formula, x: PrimExpr) -> PrimExpr:
     if f.scales and f.dtype.lanes == _SCALED_LANES:
         return _exp_by_table(f, x)
     return exponential(f, *reduced_exponent(f, x))
+
+
+def _exp_of_nonpositive(f: Formula, x: PrimExpr) -> PrimExpr:
+    """Return exp of what is not positive. One power of two scales it to 2 ** 24 times the result,
+    which may be subnormal."""
+    x = f.name(Max(x, f(_LEAST_EXPONENT)), "x")
+    if f.scales:
+        return _exp_in_range(f, x)
+    r, bits, _ = _reduced(f, x, _BIAS + _SUBNORMAL_POWERS)
+    power = f.name(_power_of_two(f, bits), "power")
+    return _times_exp(f, r, power) * f(2.0**-_SUBNORMAL_POWERS)
 
 
 def _exp_by_table(f: Formula, x: PrimExpr) -> PrimExpr:
@@ -151,13 +190,13 @@ def _exp_by_table(f: Formula, x: PrimExpr) -> PrimExpr:
 
 def _exp2(f: Formula, x: PrimExpr) -> PrimExpr:
     x = clamped(f, x, -151.0, 129.0)
-    bits, whole = _exponent(f, x, 0)
+    bits, whole = nearest_integer(f, x, _biases(f))
     return exponential(f, f.name((x - whole) * f(0.6931471805599453), "r"), bits, whole)
 
 
 def _exp10(f: Formula, x: PrimExpr) -> PrimExpr:
     x = clamped(f, x, -45.5, 39.0)
-    bits, whole = _exponent(f, x * f(3.321928094887362), 0)
+    bits, whole = nearest_integer(f, x * f(3.321928094887362), _biases(f))
     r = f.name(x - whole * f(_LOG10_2_HIGH), "r")
     r = f.name(r - whole * f(_LOG10_2_LOW), "r")
     return exponential(f, f.name(r * f(2.302585092994046), "r"), bits, whole)
@@ -274,13 +313,26 @@ def rule(function: Function, scales: bool = False) -> Rule:
     return lower
 
 
+def _exp_rule(scales: bool) -> Rule:
+    """Return the rule for exp, which sees bounds of its argument."""
+    of_any, of_nonpositive = rule(_exp, scales), rule(_exp_of_nonpositive, scales)
+    return lambda call: (of_nonpositive if _is_nonpositive(call.args[0]) else of_any)(call)
+
+
+def _is_nonpositive(value: PrimExpr) -> bool:
+    """Return whether a value is ``min(…, 0)``: not positive, or NaN."""
+    if not isinstance(value, Min):
+        return False
+    bound = value.b.value if isinstance(value.b, Broadcast) else value.b
+    return isinstance(bound, FloatImm) and bound.value <= 0
+
+
 _THROUGH_EXP: dict[str, Function] = {
-    "tir.exp": _exp,
     "tir.exp2": _exp2,
     "tir.exp10": _exp10,
     "tir.sigmoid": _sigmoid,
 }
-FLOAT32_RULES = {
+FLOAT32_RULES = {"tir.exp": _exp_rule(scales=False)} | {
     name: rule(function)
     for name, function in {
         **_THROUGH_EXP,
@@ -293,5 +345,7 @@ FLOAT32_RULES = {
     }.items()
 }
 """Rules by operator name, for floats of up to 32 bits."""
-SCALING_RULES = {name: rule(function, scales=True) for name, function in _THROUGH_EXP.items()}
+SCALING_RULES = {"tir.exp": _exp_rule(scales=True)} | {
+    name: rule(function, scales=True) for name, function in _THROUGH_EXP.items()
+}
 """Rules for machines that multiply vectors by powers of two in one instruction (AVX-512)."""
