@@ -35,6 +35,7 @@ from tilesmith.schedule_rules.elementwise.permutation import (
     schedule_permutation,
 )
 from tilesmith.schedule_rules.loops import describe, is_marked, loop_extent
+from tilesmith.schedule_rules.rows.exponents import bound_exponents
 from tilesmith.schedule_rules.rows.row_chains import (
     RowChain,
     find_row_chains,
@@ -49,6 +50,7 @@ from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
+from tilesmith.target.kind import CPU
 from tilesmith.target.machine import MachineModel, machine_model
 from tilesmith.tir import BlockRealize, PrimFunc
 from tilesmith.tir.queries import statements
@@ -75,8 +77,10 @@ def schedule_by_rules(function: PrimFunc, target: Target) -> Schedule | None:
     if record.default_schedule is None:
         return None
     name = function.attrs.get("global_symbol", "main")
-    given = IRModule({name: widen_mixed_indices(function)})  # loops that are fused have one dtype
-    sch = Schedule(given, error_render_level="fast")
+    function = widen_mixed_indices(function)  # loops that are fused have one dtype
+    if target.kind.device_type == CPU:
+        function = bound_exponents(function)
+    sch = Schedule(IRModule({name: function}), error_render_level="fast")
     with fallbacks_within(str(name)):
         return part(record.default_schedule)(sch, target)
 

@@ -7,7 +7,8 @@ import pytest
 
 import tilesmith as ts
 from tests.tir.transform.harness import apply, outputs
-from tilesmith.ir import Call, Var, const, register_intrin_lowering
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Call, Min, Var, const, register_intrin_lowering
 from tilesmith.ir.op import Op
 from tilesmith.lowering import build
 from tilesmith.runtime.dtype import DataType
@@ -16,6 +17,7 @@ from tilesmith.target.features import architecture
 from tilesmith.tir import BufferStore, For, ForKind, PrimFunc, transform
 from tilesmith.tir import decl_buffer as declare
 from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES, SCALING_RULES
+from tilesmith.tir.transform.intrinsics.lets import Formula
 
 erf = np.vectorize(math.erf, otypes=["float64"])
 FUNCTIONS = {
@@ -33,12 +35,12 @@ FUNCTIONS = {
 SPECIAL = [math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0, -1.0]
 
 
-def unary(name, count, dtype="float32", lanes=8):
-    """``B[i] = name(A[i])`` in vectors."""
+def unary(name, count, dtype="float32", lanes=8, change=lambda element: element):
+    """``B[i] = name(change(A[i]))`` in vectors."""
     a, b = declare((count,), dtype, "A"), declare((count,), dtype, "B")
     i, j = Var("i", "int32"), Var("j", "int32")
     place = i * lanes + j
-    store = BufferStore(b, Call(dtype, "tir." + name, (a[place],)), (place,))
+    store = BufferStore(b, Call(dtype, "tir." + name, (change(a[place]),)), (place,))
     inner = For(j, 0, lanes, ForKind.VECTORIZED, store)
     loop = For(i, 0, count // lanes, ForKind.SERIAL, inner)
     return PrimFunc([a, b], loop, attrs={"global_symbol": "main"})
@@ -93,6 +95,70 @@ def test_accuracy(name, lanes, target):
     if name == "sigmoid":  # below exp's range the result is zero instead of a subnormal number
         error = error[x[finite] > -88.0]
     assert error.max() <= allowed, x[finite][error.argmax()]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3"])
+def test_sigmoid_at_the_ends_of_the_range_of_exp(target):
+    """Where exp(-x) overflows the result is zero, and it never falls as x grows."""
+    if "v3" in target and architecture(Target("llvm")) != "x86":
+        pytest.skip("needs an x86 machine")
+    x = np.concatenate([np.linspace(-90, -86, 4096), np.linspace(80, 92, 4096)]).astype("f4")
+    result = ts.nd.array(np.zeros(len(x), "f4"))
+    build(unary("sigmoid", len(x)), target=target)(ts.nd.array(x), result)
+    got = result.numpy()
+    assert (got[x < -89] == 0).all() and (got[x > 80] == 1).all()
+    assert (np.diff(got[:4096].astype("f8")) >= -2e-45).all()
+    np.testing.assert_allclose(got[:4096], np.exp(x[:4096].astype("f8")), rtol=3e-7, atol=6e-39)
+
+
+def test_plain_machines_compute_sigmoid_with_one_division_and_one_power_of_two():
+    func = apply(unary("sigmoid", 8), transform.VectorizeLoop(),
+                 transform.BindTarget("llvm -mcpu=x86-64-v3"), transform.LowerIntrin())  # fmt: skip
+    text = func.script()
+    assert text.count(" / ") == 1 and text.count("T.shift_left(") == 1, text
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "llvm",
+        *(["llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"] * (architecture(Target("llvm")) == "x86")),
+    ],
+)
+def test_exp_of_what_is_not_positive(target, lanes):
+    """Accurate down to the last subnormal number; NaN stays NaN."""
+    count = 40000
+    special = [-math.inf, math.nan, 0.0, -0.0, 1.0, math.inf, -103.9, -104.1]
+    ranges = [np.linspace(-110, 0, count // 2), np.linspace(-5, 0, count // 2 - len(special))]
+    x = np.concatenate([special, *ranges]).astype("f4")
+    result = ts.nd.array(np.zeros(count, "f4"))
+    function = unary("exp", count, lanes=lanes, change=lambda one: Min(one, const(0.0, "float32")))
+    build(function, target=target)(ts.nd.array(x), result)
+    got, exact = result.numpy(), np.exp(np.minimum(x.astype("f8"), 0.0))
+    assert np.isnan(got[1])
+    unit = np.spacing(np.maximum(exact.astype("f4"), np.float32(1.2e-38))).astype("f8")
+    error = np.delete(np.abs(got - exact) / unit, 1)
+    assert error.max() <= 1.1, np.delete(x, 1)[error.argmax()]
+
+
+def test_exp_of_what_is_not_positive_takes_one_power_of_two():
+    func = apply(unary("exp", 8, change=lambda one: Min(one, const(0.0, "float32"))),
+                 transform.VectorizeLoop(), transform.BindTarget("llvm -mcpu=x86-64-v3"),
+                 transform.LowerIntrin())  # fmt: skip
+    text = func.script()
+    assert text.count("T.shift_left(") == 1 and text.count("T.min(") == 1, text
+
+
+@pytest.mark.parametrize("degree", [0, 1, 4, 5])
+def test_polynomials_in_pairs_have_the_same_value(degree):
+    formula = Formula(DataType("float64"))
+    coefficients = tuple(float(k + 1) for k in range(degree + 1))
+    x = const(0.75, "float64")
+    pairs = formula.polynomial_in_pairs(x, x * x, coefficients)
+    one_by_one = formula.polynomial(x, coefficients)
+    simplify = Analyzer().simplify
+    assert simplify(pairs).value == pytest.approx(simplify(one_by_one).value, rel=1e-15)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])

@@ -64,6 +64,7 @@ from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
+from tilesmith.schedule_rules.contractions.vector_product import vectors_side_by_side
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
@@ -478,13 +479,18 @@ class _Pack(PyExprMutator):
         sizes = _sizes(data)
         outer = sizes[:-1] if sizes else [None]
         rows = math.prod([size or 1 for size in outer]) if all(outer) else None
-        width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
+        vectors, lanes = (
+            best_tile(rows, array.shape[1], self.machine).vectors,
+            self.machine.lanes(32),
+        )
         found = bytes_behind(self.value_of, data) if self.bytes is not None else None
         if self.bytes is not None and found is not None:
-            made = self.bytes.product(found, data, array, width)
+            made = self.bytes.product(found, data, array, vectors * lanes)
             if made is not None:
                 return made
-        packed, in_words = self.packed_floats(call, array, width)
+        if rows == 1:
+            vectors = vectors_side_by_side(vectors, array.shape[1], array.nbytes, self.machine)
+        packed, in_words = self.packed_floats(call, array, vectors * lanes)
         form = topi.nn.matmul_pairs if in_words else topi.nn.matmul_packed
         made = self.kernels.call_te(form, data, packed, array.shape[1], primfunc_name_hint="matmul")
         return self.with_dtype(call, made)

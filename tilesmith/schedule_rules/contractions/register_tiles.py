@@ -33,6 +33,7 @@ from tilesmith.schedule_rules.contractions.time_model import (
 )
 from tilesmith.schedule_rules.contractions.vector_product import (
     is_vector_product,
+    panels_at_once,
     schedule_vector_product,
 )
 from tilesmith.schedule_rules.loops import BRANCHES, PARTITIONED, TAILS, describe
@@ -72,6 +73,7 @@ def schedule_contraction(
         decision = choose(product, machine, threads, *names)
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     width = plan.packed_width or decision.candidate.vectors * lanes
+    width *= panels_at_once(plan, product, machine, threads)
     if decision.candidate.packs:
         copy_into_panels(sch, block, plan, width, lanes, decision.is_parallel)
     follower = element_consumer(sch, block)

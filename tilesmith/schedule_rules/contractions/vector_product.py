@@ -10,6 +10,9 @@
 
 The matrix is read once, so its stream from memory is what takes time: a few long runs side by side,
 which the hardware fetches ahead. Register tiles would read a short piece of each row.
+
+A matrix in panels is multiplied in register tiles of one row; `panels_at_once` says how many panels
+a tile spans.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from tilesmith.schedule_rules.tile_parts import unroll
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["is_vector_product", "schedule_vector_product"]
+__all__ = [
+    "is_vector_product", "panels_at_once", "schedule_vector_product", "vectors_side_by_side",
+]  # fmt: skip
 
 _ROWS_AT_ONCE = 4
 _FEWEST_COLUMNS = 256
@@ -44,6 +49,33 @@ def is_vector_product(plan: Contraction, product: Product, machine: MachineModel
         and product.depth >= 2 * _ROWS_AT_ONCE
         and product.depth_stride >= product.columns * product.element_bytes
     )
+
+
+def vectors_side_by_side(vectors: int, columns: int, size: int, machine: MachineModel) -> int:
+    """Return how many vectors wide the panels of a matrix of so many bytes are for products with
+    one row: fewer than ``vectors`` where several panels fill the pipelines together.
+    """
+    narrow = max(1, machine.least_accumulators // machine.panels_at_once)
+    is_even = columns % (narrow * machine.panels_at_once * machine.lanes(32)) == 0
+    return min(vectors, narrow) if is_even and size > machine.l2_bytes else vectors
+
+
+def panels_at_once(plan: Contraction, product: Product, machine: MachineModel, threads: int) -> int:
+    """Return how many panels of a packed matrix one row is multiplied with side by side.
+
+    A panel that comes from far memory is one run through it, whose next page the hardware does not
+    fetch ahead; several runs hide that from each other. Each has its own accumulators.
+    """
+    width = plan.packed_width
+    is_one_row = product.rows * product.shared == 1 and product.rows_are_known
+    if width is None or not is_one_row or product.right_bytes <= machine.l2_bytes:
+        return 1
+    if not product.columns_are_known or product.columns % width:
+        return 1
+    panels = product.columns // width
+    vectors = max(1, width // machine.lanes(8 * max(4, product.result_bytes)))
+    most = min(machine.panels_at_once, (machine.vector_registers - 4) // vectors, panels // threads)
+    return max(count for count in range(1, max(1, most) + 1) if panels % count == 0)
 
 
 def _strip(product: Product, machine: MachineModel, lanes: int, threads: int) -> int:

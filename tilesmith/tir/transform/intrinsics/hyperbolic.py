@@ -47,8 +47,8 @@ def _signed(f: Formula, value: PrimExpr, x: PrimExpr) -> PrimExpr:
 
 def _half_exponential(f: Formula, a: PrimExpr) -> PrimExpr:
     """Return exp(a) / 2, which stays finite for larger a than exp(a) does."""
-    r, power, _ = reduced_exponent(f, clamped(f, a, 0.0, 90.0))
-    return f.name(exponential(f, r, f.name(power - f.whole(1), "power")), "half")
+    a = clamped(f, a, 0.0, 90.0)
+    return f.name(exponential(f, *reduced_exponent(f, a, less=1)), "half")
 
 
 def _cosh(f: Formula, x: PrimExpr) -> PrimExpr:

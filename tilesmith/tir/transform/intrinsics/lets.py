@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from tilesmith.ir import Broadcast, Call, FloatImm, IntImm, Let, PrimExpr, Var, const
 from tilesmith.runtime.dtype import DataType
 
@@ -60,6 +62,19 @@ class Formula:
         value = self(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             value = value * x + self(coefficient)
+        return value
+
+    def polynomial_in_pairs(
+        self, x: PrimExpr, square: PrimExpr, coefficients: tuple[float, ...]
+    ) -> PrimExpr:
+        """Return the same polynomial by Horner's rule in ``square = x * x``, whose coefficients are
+        linear in x: half as many operations wait for each other."""
+        pairs = []
+        for low, high in zip_longest(coefficients[::2], coefficients[1::2]):
+            pairs.append(self(low) if high is None else x * self(high) + self(low))
+        value = pairs[-1]
+        for pair in pairs[-2::-1]:
+            value = value * square + pair
         return value
 
     def result(self, value: PrimExpr) -> PrimExpr:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from tilesmith.ir import Call, PrimExpr, Select, Shuffle, StringImm
 from tilesmith.ir import operators as ops
 from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.transform.intrinsics.float32 import Function, rule, whole_part
+from tilesmith.tir.transform.intrinsics.float32 import Function, nearest_integer, rule
 from tilesmith.tir.transform.intrinsics.lets import Formula
 
 __all__ = ["TRIGONOMETRIC_RULES"]
@@ -45,8 +45,9 @@ _SIGN = -0x80000000
 
 
 def _reduced(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return the number of the nearest multiple of pi/2, and the distance from it."""
-    power, whole = whole_part(f, x * f(2 / math.pi))
+    """Return the lowest bits of the number of the nearest multiple of pi/2, and the distance from
+    it."""
+    power, whole = nearest_integer(f, x * f(2 / math.pi))
     d = f.wide()
     number = d.name(ops.cast(d.dtype, whole), "number")
     r = ops.cast(d.dtype, x) - number * d(_HALF_PI_HIGH) - number * d(_HALF_PI_LOW)
