@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -301,3 +302,13 @@ def test_taps_of_windows_stay_loops():
     target = Target("llvm -mcpu=haswell -num-cores=1")
     text = default_schedule(te.create_prim_func([x, w, y]), target).script()
     assert "pragma_unroll_disable" in text and "llvm.loop.unroll.count" not in text
+
+
+def test_short_rows_that_nothing_aligns_are_packed_on_avx2():
+    """Each takes up a part of a line more: the panel falls out of L1; few row tiles bear it."""
+    machine = machine_model(Target("llvm -mcpu=haswell -num-cores=1"))
+    aligned = replace(machine, unaligned_lines=0.0)
+    for rows, packs in ((256, True), (12, False)):
+        pixels = product(rows, 64, 3136)
+        assert choose(pixels, machine, 1).candidate.packs == packs
+        assert not choose(pixels, aligned, 1).candidate.packs

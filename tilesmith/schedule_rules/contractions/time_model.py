@@ -203,6 +203,8 @@ def _traffic(
         l1 = _reachable(machine.l1_bytes, machine.l1_ways, *place)
         l2 = _SCATTERED * _reachable(machine.l2_bytes, machine.l2_ways, *place)
         l2 = min(l2, float(machine.l2_bytes))
+        if product.depth_stride > run:
+            panel *= 1 + machine.unaligned_lines * machine.line_bytes / run
     tile = used / max(1, tiles_in)
     again = blocks * panels * (tiles_in - 1) * panel
     near: float = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
