@@ -312,3 +312,18 @@ def test_short_rows_that_nothing_aligns_are_packed_on_avx2():
         pixels = product(rows, 64, 3136)
         assert choose(pixels, machine, 1).candidate.packs == packs
         assert not choose(pixels, aligned, 1).candidate.packs
+
+
+def test_parts_of_lines_and_streams_from_l3_decide_for_high_tiles_on_avx2():
+    """Pixels of a tile in NCHW at a stride of two: each step brings a line for each tile."""
+    machine = machine_model(Target("llvm -mcpu=haswell -num-cores=1"))
+    given = {"shared": 28, "left_bytes": 4 * 256 * 56 * 56, "row_stride": 8, "depth_stride": 64}
+    pixels = product(28, 256, 512, packed_width=16, may_pack=False, **given)
+    chosen = choose(pixels, machine, 1).candidate
+    assert (chosen.rows, chosen.vectors, chosen.block) == (6, 2, 1)
+    apart, near = [
+        predict(pixels, chosen, one, 1) for one in (machine, replace(machine, unaligned_lines=0.0))
+    ]
+    assert apart.l2 > near.l2 and apart.l3 == near.l3
+    slow = predict(pixels, chosen, replace(machine, l3_waiting=0.6), 1)
+    assert slow.l3 == pytest.approx(2 * apart.l3) and slow.stream == apart.stream
