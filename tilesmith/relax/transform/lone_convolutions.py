@@ -37,7 +37,7 @@ _EFFICIENCY_OF_LARGE_WINDOWS = 0.5
 _MOST_TAPS_OF_SMALL_WINDOWS = 12
 _EFFICIENCY_OF_ROWS = 0.9
 _EFFICIENCY_OF_UNEVEN_PIXELS = 0.6  # tiles of one vector
-_WAITING_FOR_LINES = 0.05
+_WAITING_FOR_LINES = 0.03
 """The share of the time for parts of lines from L2 that computing does not hide."""
 
 
