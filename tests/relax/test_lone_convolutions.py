@@ -9,9 +9,15 @@ import tilesmith as ts
 from tilesmith import relax
 from tilesmith.relax import op
 from tilesmith.relax.transform import PackForVectors
-from tilesmith.relax.transform.lone_convolutions import Sizes, depthwise_stays, pixelwise_stays
+from tilesmith.relax.transform.lone_convolutions import (
+    Sizes,
+    depthwise_stays,
+    pixelwise_stays,
+    rows_stay_in_planes,
+)
+from tilesmith.schedule_rules.contractions.tiles import Tile
 from tilesmith.script import relax as R
-from tilesmith.target.machine import AVX512
+from tilesmith.target.machine import AVX2, AVX512, ZEN_AVX512
 
 torch = pytest.importorskip("torch")
 
@@ -139,3 +145,15 @@ def test_the_estimates_weigh_permutations_against_lanes():
     assert not pixelwise_stays(Sizes([1, 512, 7, 7], [1, 2048, 7, 7], 1), AVX512)  # uneven
     assert not pixelwise_stays(Sizes([1, 2048, 1, 1], [1, 2048, 1, 1], 1), AVX512)
     assert depthwise_stays(Sizes([None, 96, None, None], [None, 96, None, None], 9), AVX512)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "stride", "stays"),
+    [((512, 2048), 7, 1, False), ((512, 64), 7, 1, True), ((64, 256), 56, 2, True)],
+)
+def test_parts_of_lines_weigh_against_a_permutation(channels, size, stride, stays):
+    """Tiles of few rows use a small part of a line in each step, and many panels read it again."""
+    inputs, outputs = channels
+    sizes = Sizes([1, inputs, size, size], [1, outputs, size // stride, size // stride], 1)
+    assert rows_stay_in_planes(sizes, stride, Tile(6, 2), AVX2) == stays
+    assert all(rows_stay_in_planes(sizes, stride, Tile(7, 2), one) for one in (AVX512, ZEN_AVX512))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,3 +271,59 @@ def test_results_of_a_register_tile_are_finished_one_by_one():
     kinds = re.findall(r"^\t(vaddps|vmaxps|vmovups)\t", text, re.MULTILINE)
     longest = max(len(list(run)) for kind, run in itertools.groupby(kinds) if kind == "vaddps")
     assert kinds.count("vaddps") >= 12 and longest <= 3
+
+
+@pytest.mark.parametrize("k", [2, 3, 8, 131])
+@pytest.mark.parametrize("steps", [2, 3, 8])
+def test_an_iteration_takes_several_steps_of_a_reduction(k, steps):
+    target = Target(f"llvm -num-cores=1 -machine=reduction_steps:{steps}")
+    made = default_schedule(matmul(9, k, 40), target)
+    assert made.script().count(f'"llvm.loop.unroll.count": {steps}') == 1
+    check(made, 9, k, 40)
+
+
+@pytest.mark.parametrize(("cpu", "steps"), [("haswell", 4), ("znver3", 4), ("znver5", 1)])
+def test_innermost_loops_for_avx2_hold_several_steps(cpu, steps):
+    target = f"llvm -mcpu={cpu} -num-cores=1"
+    with capture_choices() as found:
+        function = default_schedule(matmul(1024, 64, 64), Target(target))
+    rows, vectors = re.match(r"(\d+)x(\d+) vectors", found[0].considered[0].text).groups()
+    assembly = ts.build(function, target=target).get_source("asm")
+    loops = re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*?)\tj\w+\t\1\n", assembly, re.MULTILINE)
+    products = [text.count("vfmadd") for _, text in loops]
+    assert max(products) == steps * int(rows) * int(vectors)
+
+
+def test_taps_of_windows_stay_loops():
+    """Neighbouring results read the same elements at different taps: they do not fit registers."""
+    x = te.placeholder((1, 20, 20, 1), name="x")
+    w = te.placeholder((2, 3, 3, 1, 16), name="w")
+    y = topi.nn.conv2d_nhwc_packed(x, w, 32, [1, 1], [0, 0, 0, 0], [1, 1])
+    target = Target("llvm -mcpu=haswell -num-cores=1")
+    text = default_schedule(te.create_prim_func([x, w, y]), target).script()
+    assert "pragma_unroll_disable" in text and "llvm.loop.unroll.count" not in text
+
+
+def test_short_rows_that_nothing_aligns_are_packed_on_avx2():
+    """Each takes up a part of a line more: the panel falls out of L1; few row tiles bear it."""
+    machine = machine_model(Target("llvm -mcpu=haswell -num-cores=1"))
+    aligned = replace(machine, unaligned_lines=0.0)
+    for rows, packs in ((256, True), (12, False)):
+        pixels = product(rows, 64, 3136)
+        assert choose(pixels, machine, 1).candidate.packs == packs
+        assert not choose(pixels, aligned, 1).candidate.packs
+
+
+def test_parts_of_lines_and_streams_from_l3_decide_for_high_tiles_on_avx2():
+    """Pixels of a tile in NCHW at a stride of two: each step brings a line for each tile."""
+    machine = machine_model(Target("llvm -mcpu=haswell -num-cores=1"))
+    given = {"shared": 28, "left_bytes": 4 * 256 * 56 * 56, "row_stride": 8, "depth_stride": 64}
+    pixels = product(28, 256, 512, packed_width=16, may_pack=False, **given)
+    chosen = choose(pixels, machine, 1).candidate
+    assert (chosen.rows, chosen.vectors, chosen.block) == (6, 2, 1)
+    apart, near = [
+        predict(pixels, chosen, one, 1) for one in (machine, replace(machine, unaligned_lines=0.0))
+    ]
+    assert apart.l2 > near.l2 and apart.l3 == near.l3
+    slow = predict(pixels, chosen, replace(machine, l3_waiting=0.6), 1)
+    assert slow.l3 == pytest.approx(2 * apart.l3) and slow.stream == apart.stream

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, mentions
 from tilesmith.schedule_rules.loops import loop_extent, split_loops
 from tilesmith.schedule_rules.work import is_even
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
@@ -15,11 +15,13 @@ from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "element_consumer", "finish_consumer", "has_own_loops", "loops_below", "moves", "padding_of",
-    "parallelise", "sums_outside", "tile_loops", "unroll", "unroll_initialisation",
+    "element_consumer", "finish_consumer", "has_own_loops", "keep_reduction", "loops_below",
+    "moves", "padding_of", "parallelise", "sums_outside", "tile_loops", "unroll",
+    "unroll_initialisation",
 ]  # fmt: skip
 
 _UNROLLED = ("pragma_unroll_explicit", False)
+_STEPS = "llvm.loop.unroll.count"
 
 
 def moves(index: PrimExpr, variable: Var) -> int:
@@ -98,21 +100,52 @@ def loops_below(sch: Schedule, block: BlockRV, place: LoopRV) -> list[LoopRV]:
 
 
 def sums_outside(
-    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int
+    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, steps: int
 ) -> tuple[list[LoopRV], BlockRV] | None:
     """Run the reduction of a tile outside of its results, whose lanes are vectorised. Return the
     loops of the tile, the one of lanes last, and the block that starts the sums; None for sums of
-    one element, which have no reduction loop.
+    one element, which have no reduction loop. ``steps``: see `keep_reduction`.
     """
     tile, reduction = tile_loops(sch, block, place)
     if not tile or not reduction:
         return None
     loops = [*tile[:-1], *sch.split(tile[-1], [None, lanes])]
-    for loop in reduction:
-        sch.annotate(loop, "pragma_unroll_disable", True)
+    keep_reduction(sch, block, reduction, steps)
     sch.reorder(*reduction, *loops)
     sch.vectorize(loops[-1])
     return loops, sch.decompose_reduction(block, reduction[0])
+
+
+def keep_reduction(sch: Schedule, block: BlockRV, reduction: list[LoopRV], steps: int) -> None:
+    """Let the loops of a reduction stay loops; the innermost one takes some of its steps in one
+    iteration, but for the taps of a window.
+
+    Neighbouring results read the same elements at different taps. LLVM would load these once and
+    hold them, for which the registers do not suffice.
+    """
+    running = [loop for loop in reduction if loop_extent(sch, loop) != 1]
+    for loop in reduction:
+        if steps > 1 and loop in running[-1:] and not _is_tap(sch, block, loop):
+            sch.annotate(loop, _STEPS, steps)
+        else:
+            sch.annotate(loop, "pragma_unroll_disable", True)
+
+
+def _is_tap(sch: Schedule, block: BlockRV, loop: LoopRV) -> bool:
+    """Return whether a loop of a reduction moves a window along an axis of the result."""
+    realize: Any = sch.cursor(block).stmt
+    node = realize.block
+    moved = {sch.get(loop).loop_var}
+    driven = {
+        one.var for one, value in zip(node.iter_vars, realize.iter_values)
+        if mentions([value], moved)
+    }  # fmt: skip
+    results = {one.var for one in node.iter_vars if one.iter_type == IterVar.DataPar}
+    return any(
+        mentions([index], driven) and mentions([index], results)
+        for load in loads(node.body)
+        for index in load.indices
+    )
 
 
 def unroll(sch: Schedule, *loops: LoopRV) -> None:

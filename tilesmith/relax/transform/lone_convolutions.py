@@ -17,9 +17,17 @@ from tilesmith.ir import Op
 from tilesmith.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.spec import Layout
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.schedule_rules.contractions.tiles import Tile
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["Sizes", "depthwise_stays", "lone_convolutions", "pixelwise_stays", "reading_planes"]
+__all__ = [
+    "Sizes",
+    "depthwise_stays",
+    "lone_convolutions",
+    "pixelwise_stays",
+    "reading_planes",
+    "rows_stay_in_planes",
+]
 
 _PERMUTED = 0.75  # of the bandwidth of the L3 cache, read and written
 _OF_ANY = 64  # what a symbolic size counts as
@@ -29,6 +37,8 @@ _EFFICIENCY_OF_LARGE_WINDOWS = 0.5
 _MOST_TAPS_OF_SMALL_WINDOWS = 12
 _EFFICIENCY_OF_ROWS = 0.9
 _EFFICIENCY_OF_UNEVEN_PIXELS = 0.6  # tiles of one vector
+_WAITING_FOR_LINES = 0.03
+"""The share of the time for parts of lines from L2 that computing does not hide."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,15 @@ class Sizes:
 
     def permutation_cycles(self, machine: MachineModel) -> float:
         """Return the time of the permutations of data and result."""
-        elements = math.prod(self.of_data()) + math.prod(self.of_result())
-        rate = _PERMUTED * (machine.l3_bandwidth if machine.l3_bytes else machine.memory_bandwidth)
-        return elements * 4 * 2 / rate
+        return _permutation_cycles(self.of_data(), machine) + _permutation_cycles(
+            self.of_result(), machine
+        )
+
+
+def _permutation_cycles(sizes: Sequence[int], machine: MachineModel) -> float:
+    """Return the time of a permutation of an image."""
+    rate = _PERMUTED * (machine.l3_bandwidth if machine.l3_bytes else machine.memory_bandwidth)
+    return math.prod(sizes) * 4 * 2 / rate
 
 
 def reading_planes(
@@ -73,6 +89,26 @@ def reading_planes(
     if form is topi.nn.conv2d_nhwc_packed and tuple(taps) == (1, 1):
         return topi.nn.conv2d_planes_packed
     return None
+
+
+def rows_stay_in_planes(sizes: Sizes, stride: int, tile: Tile, machine: MachineModel) -> bool:
+    """Return whether a convolution of single pixels, in tiles of rows of pixels, takes less time
+    with its data in NCHW.
+
+    There the pixels of a tile are a part of a line, or of two, in each step of the sum: for each
+    panel of results it comes anew from L2. With the channels last a line is a run of steps.
+    """
+    batch, inputs, *_ = sizes.of_data()
+    _, outputs, height, width = sizes.of_result()
+    pixels = batch * height * width
+    panels = math.ceil(outputs / (tile.vectors * machine.lanes(32)))
+    steps = panels * math.ceil(pixels / tile.rows) * inputs
+    used = 4 * tile.rows
+    reach = used * stride
+    lines = 1 + (reach - 4) / machine.line_bytes  # on average, wherever the first pixel lies
+    more = lines * machine.line_bytes - used
+    waiting = _WAITING_FOR_LINES * steps * more / machine.l2_bandwidth
+    return waiting < _permutation_cycles(sizes.of_data(), machine)
 
 
 def depthwise_stays(sizes: Sizes, machine: MachineModel) -> bool:

@@ -52,6 +52,7 @@ from tilesmith.relax.transform.lone_convolutions import (
     lone_convolutions,
     pixelwise_stays,
     reading_planes,
+    rows_stay_in_planes,
 )
 from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.pair_products import (
@@ -63,7 +64,7 @@ from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime.dtype import DataType
-from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
+from tilesmith.schedule_rules.contractions.tiles import MANY, Tile, best_tile
 from tilesmith.schedule_rules.contractions.vector_product import vectors_side_by_side
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
@@ -300,7 +301,7 @@ class _Pack(PyExprMutator):
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             packed_form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
-            form, given = _read(self, packed_form, call, array.shape[2:], self.channels_last)
+            form, given = _read(self, packed_form, call, array.shape[2:], self.channels_last, tile)
             made = self.kernels.call_te(
                 form, given, packed, array.shape[0], *options, primfunc_name_hint="conv2d"
             )
@@ -315,7 +316,8 @@ class _Pack(PyExprMutator):
             form, rest = form_of_groups(
                 array, groups, out and out[3], self.machine, _dtype(call) == "float32"
             )
-            form, given = _read(self, form, call, array.shape[2:], partial(self.wide_last, call))
+            last = partial(self.wide_last, call)
+            form, given = _read(self, form, call, array.shape[2:], last, tile)
             made = self.kernels.call_te(
                 form, given, *rest, *options, primfunc_name_hint="grouped_conv2d"
             )
@@ -565,7 +567,7 @@ class _Pack(PyExprMutator):
 
 
 def _read(
-    pack: _Pack, form: Any, call: Any, taps: Any, last: Callable[[Any], Any]
+    pack: _Pack, form: Any, call: Any, taps: Any, last: Callable[[Any], Any], tile: Tile
 ) -> tuple[Any, Any]:
     """Return the form of a convolution for its data: for those in NCHW, where no neighbour has or
     wants them otherwise; else for the channels last.
@@ -574,6 +576,11 @@ def _read(
     is_plain = pack.is_lone and pack.known(data) is None and _dtype(data) == _dtype(call)
     padding = [int(one) for one in call.attrs.padding]
     made = reading_planes(form, taps, padding) if is_plain else None
+    sizes, out = _sizes(data), _sizes(call)
+    if made is topi.nn.conv2d_planes_packed and sizes is not None and out is not None:
+        known, stride = Sizes(sizes, out, 1), int(call.attrs.strides[1])
+        if not rows_stay_in_planes(known, stride, tile, pack.machine):
+            made = None
     return (form, last(data)) if made is None else (made, data)
 
 

@@ -231,7 +231,7 @@ def schedule_groups(
     sch.reorder(*order, row_1, column)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
-    if (made := sums_outside(sch, block, order[-1], lanes)) is not None:
+    if (made := sums_outside(sch, block, order[-1], lanes, machine.reduction_steps)) is not None:
         tile, init = made
         unroll(sch, *tile[:-1])
         unroll_initialisation(sch, init, len(tile) - 1)

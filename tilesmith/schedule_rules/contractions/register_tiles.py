@@ -90,7 +90,7 @@ def schedule_contraction(
     sch.reorder(*order, *inner)
     sch.compute_at(block, order[-1])
     trim = _trim(product, decision.candidate, width, lanes)
-    _tile_body(sch, block, order[-1], lanes, trim, decision.candidate.prefetches)
+    _tile_body(sch, block, order[-1], machine, lanes, trim, decision.candidate.prefetches)
     _finish_follower(sch, inner, lanes, trim)
     if decision.is_parallel:
         shared = parallel_levels(levels, threads)
@@ -193,10 +193,11 @@ def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Tr
 
 
 def _tile_body(
-    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim, prefetches: bool
-) -> None:
+    sch: Schedule, block: BlockRV, place: LoopRV, machine: MachineModel, lanes: int, trim: _Trim,
+    prefetches: bool,
+) -> None:  # fmt: skip
     """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    made = sums_outside(sch, block, place, lanes)
+    made = sums_outside(sch, block, place, lanes, machine.reduction_steps)
     if made is None:
         return
     tile, init = made

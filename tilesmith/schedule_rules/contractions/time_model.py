@@ -32,8 +32,9 @@ __all__ = [
     "predict",
 ]
 
-_WAITING_FOR_L3 = 0.7
-"""The share of the time for bytes from L3 or memory that computing does not hide."""
+_WAITING_FOR_FIRST = 0.7
+"""The share of the time for bytes that a core reads for the first time that computing does not
+hide."""
 _PREFETCH_CYCLES = 0.05
 """Cycles that a prefetch in each step of the innermost loop costs."""
 _TILE_CYCLES = 20.0
@@ -203,9 +204,15 @@ def _traffic(
         l1 = _reachable(machine.l1_bytes, machine.l1_ways, *place)
         l2 = _SCATTERED * _reachable(machine.l2_bytes, machine.l2_ways, *place)
         l2 = min(l2, float(machine.l2_bytes))
-    tile = used / max(1, tiles_in)
+        if product.depth_stride > run:
+            panel *= 1 + machine.unaligned_lines * machine.line_bytes / run
+    wasted = 0.0
+    if 0 < product.row_stride < machine.line_bytes:  # the rows of a tile share a line in each step
+        wasted = machine.unaligned_lines * machine.line_bytes * product.depth
+    tile = used / max(1, tiles_in) + wasted
+    rows = panels * (used + tiles_in * wasted)
     again = blocks * panels * (tiles_in - 1) * panel
-    near: float = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
+    near: float = blocks * (right + rows * _share_missing(tile + panel, machine.l1_bytes))
     near += again * _share_missing(tile + panel, l1)
     far = float(left if product.packed_width is not None else right + left)
     far += (blocks - 1) * right * _share_missing(right + used, l2)
@@ -227,7 +234,7 @@ def _stream(product: Product, candidate: Candidate, machine: MachineModel, compu
     is_small = whole <= 0.5 * machine.l2_bytes and machine.l3_bytes > 0
     moved = whole / (machine.l3_bandwidth if is_small else machine.memory_bandwidth)
     if not candidate.prefetches:
-        return _WAITING_FOR_L3 * moved
+        return _WAITING_FOR_FIRST * moved
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     rows = product.rows if product.rows_are_known else min(product.rows, TYPICAL)
     tiles = -(-rows // candidate.rows) * product.shared * product.batch
@@ -359,7 +366,7 @@ def _waiting(
     """Return the cycles of waiting for L2, and for what is behind it."""
     near, far, _ = _traffic(product, candidate, machine)
     l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
-    return l2, _WAITING_FOR_L3 * product.batch * far * behind
+    return l2, machine.l3_waiting * product.batch * far * behind
 
 
 def predict(
@@ -386,7 +393,7 @@ def predict(
     share = _share(product, candidate, shared, threads, lanes)
     part = _part(product, candidate, shared, share, lanes)
     l2, l3 = _waiting(part, candidate, machine, behind)
-    exchange = _WAITING_FOR_L3 * _exchanged(product, part, threads) / machine.remote_bandwidth
+    exchange = _WAITING_FOR_FIRST * _exchanged(product, part, threads) / machine.remote_bandwidth
     fork = machine.fork_cycles * (2 if candidate.packs else 1)
     stream = _stream(part, candidate, machine, compute * share)
     return Time(compute * share, l2, l3, packing / threads, exchange, fork, stream)

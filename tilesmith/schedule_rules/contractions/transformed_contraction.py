@@ -32,7 +32,12 @@ from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.schedule_rules.contractions.panels import prefetch_next_panel
 from tilesmith.schedule_rules.contractions.tiles import best_rows
 from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent
-from tilesmith.schedule_rules.tile_parts import has_own_loops, loops_below, unroll
+from tilesmith.schedule_rules.tile_parts import (
+    has_own_loops,
+    keep_reduction,
+    loops_below,
+    unroll,
+)
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads
@@ -301,7 +306,7 @@ def _tile_products(
     unroll(sch, row_1, vectors)
     *_, row, column, reduced = sch.get_loops(block)
     vectors, lane = sch.split(column, [None, lanes])
-    sch.annotate(reduced, "pragma_unroll_disable", True)
+    keep_reduction(sch, block, [reduced], machine.reduction_steps)
     sch.reorder(reduced, row, vectors, lane)
     sch.vectorize(lane)
     first = sch.decompose_reduction(block, reduced)

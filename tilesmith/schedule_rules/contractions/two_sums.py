@@ -88,7 +88,7 @@ def schedule_two_sums(
     sch.reorder(*outer, panels, tiles, line, inner)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, tiles)
-    made = sums_outside(sch, block, tiles, lanes)
+    made = sums_outside(sch, block, tiles, lanes, machine.reduction_steps)
     if made is None:
         raise ScheduleError("the two sums have no reduction")
     loops, init = made

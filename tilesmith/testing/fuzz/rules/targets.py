@@ -31,7 +31,8 @@ _FIGURES = {
     "l3_bytes": (0, 16384, 262144), "l1_ways": (1, 2, 4), "line_bytes": (32, 64, 128),
     "vector_registers": (8, 16, 32),
     "fma_latency": (1, 3, 8), "fma_per_cycle": (1, 4), "loads_per_cycle": (1, 3),
-    "front_end_width": (1, 8), "l2_bandwidth": (1, 100), "l3_bandwidth": (1, 100),
+    "front_end_width": (1, 8), "reduction_steps": (1, 2, 3, 8), "unaligned_lines": (0.5, 1, 2),
+    "l2_bandwidth": (1, 100), "l3_bandwidth": (1, 100),
     "memory_bandwidth": (0.5, 50), "fork_cycles": (1, 10000),
 }  # fmt: skip
 """Figures with which rules choose other tiles for small programs."""
