@@ -136,8 +136,8 @@ class Program:
         ]
         self.has_threads = options.watched or needs_groups(func)
         if self.has_threads:
-            together = GroupCompiler(statements, Cooperation(func.with_body(body))).visit(body)
-            self.body: Evaluate = lambda env: together([env])
+            groups = GroupCompiler(statements, Cooperation(func.with_body(body)), body)
+            self.body: Evaluate = groups.program(body)
         else:
             self.body = statements.visit(body)
         self.size = expressions.frame.size

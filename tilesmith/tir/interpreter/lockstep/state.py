@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError, TilesmithError
+from tilesmith.tir.interpreter.happens_before import Order
 from tilesmith.tir.interpreter.lockstep.memory import Clock, Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
 from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
@@ -30,7 +31,8 @@ ADVICE = {
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
     "endless wait": "let T.ptx_init_barrier_thread_count set the barrier up, for as many threads "
-    "as call T.ptx_arrive_barrier before each wait",
+    "as call T.ptx_arrive_barrier before each wait; a thread waits for the phases of a barrier in "
+    "their order, beginning with the first",
     "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
     'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
@@ -125,6 +127,7 @@ class State:
     waits: dict[int, numpy.ndarray] = field(default_factory=dict)  # at these barriers, by thread
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
+    given: dict[int, tuple[Memory, Any]] = field(default_factory=dict)  # which threads have it
     last_defined: Any = None
     masked: Group | None = None  # the threads that compute what a store under a predicate stores
     fragments: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -148,15 +151,31 @@ class State:
         for observer in self.observers:
             observer.launched(launch)
 
-    def begin_block(self, block: tuple[int, int, int], number: int) -> None:
-        """Begin a block of threads."""
+    def begin_block(self, block: tuple[int, int, int], number: int, waits: bool) -> None:
+        """Begin a block of threads; ``waits``: at barriers in shared memory."""
         self.block, self.block_number = block, number
         self.shared.clear()
         self.arrivals.clear()
         self.waits.clear()
+        self.given.clear()
         self.clock.block_started()
+        self.clock.order = Order(self.threads) if waits else None
         for observer in self.observers:
             observer.block_started(block)
+
+    def placed(self, slot: int, made: Memory, ids: numpy.ndarray) -> Memory:
+        """Return the memory that an allocation gives some threads of a block, which may come there
+        one group after the other: for the later ones, what the first one got."""
+        memory, has_it = self.given.get(slot, (None, None))
+        if memory is None or has_it[ids].any() or memory.nbytes != made.nbytes:
+            memory, has_it = made, numpy.zeros(self.threads, numpy.bool_)
+            self.given[slot] = memory, has_it
+        has_it[ids] = True
+        return memory
+
+    def waits_forever(self) -> None:
+        """Leave a block whose threads wait forever: what it has not written is no error later."""
+        self.is_partial = True
 
     def end_kernel(self) -> None:
         """End a kernel: what it has not written because blocks were left out is no error later."""
@@ -189,10 +208,11 @@ class State:
 
     def accessed(
         self, site: Site, memory: Memory, group: Group, position: Any, size: int, writes: bool,
-        same: Any = None, is_async: bool = False, check: bool = True,
+        same: Any = None, is_async: bool = False, check: bool = True, actors: Any = None,
     ) -> None:  # fmt: skip
         """Check and report an access of shared or global memory: ``position`` are elements of
-        ``size`` bytes, one for each thread or one for each thread and lane."""
+        ``size`` bytes, one for each thread or one for each thread and lane. ``actors``: the copies
+        or products in the background that do it, by thread (numbers of ``Order``)."""
         if self.launch is None:
             return
         ids = group.ids
@@ -201,14 +221,12 @@ class State:
             position = (
                 numpy.broadcast_to(position, (group.count,)) if position.ndim == 0 else position
             )
-            lanes = 1
         else:
-            lanes = position.shape[1]
-            position = numpy.broadcast_to(position, (group.count, lanes))
+            position = numpy.broadcast_to(position, (group.count, position.shape[1]))
         if self.observers:
             self._report(site, memory, ids, position, size, writes, is_async)
         if check:
-            self._order(site, memory, ids, position, size, writes, same, lanes)
+            self._order(site, memory, ids, position, size, writes, same, actors)
 
     def _report(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
@@ -233,7 +251,7 @@ class State:
 
     def _order(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
-        same: Any, lanes: int,
+        same: Any, actors: Any,
     ) -> None:  # fmt: skip
         if writes:
             memory.checked.clear()
@@ -246,23 +264,35 @@ class State:
             threads = numpy.repeat(ids, factor)
             if same is not None:
                 same = tuple([numpy.repeat(one.reshape(-1), at.size // one.size) for one in same])
+            actors = None if actors is None else numpy.repeat(actors, factor)
         at = at.reshape(-1)
+        access = at, threads, self.clock, site.number, self.block_number
         if writes:
-            bad, what = shadow.write(at, threads, self.clock, site.number, self.block_number, same)
+            bad, what = shadow.write(*access, same, actors)
         else:
-            bad, what = shadow.read(at, threads, self.clock, site.number, self.block_number)
+            bad, what = shadow.read(*access, actors)
+            if bad.any() and self.clock.order is not None and memory.pending is not None:
+                # A copy in flight that a barrier waits for: check_arrived finds the missing wait.
+                in_flight = shadow.writes.thread[at] >= self.clock.order.threads
+                bad &= ~(in_flight & memory.pending[at])
         if bad.any():
             first = int(numpy.argmax(bad))
-            self._race(site, memory, shadow, int(at[first]), int(threads[first]), writes, what)
+            actor = None if actors is None else int(actors[first])
+            self._race(
+                site, memory, shadow, int(at[first]), int(threads[first]), writes, what, actor
+            )
 
     def _race(
         self, site: Site, memory: Memory, shadow: Any, where: int, thread: int, writes: bool,
-        what: str,
+        what: str, actor: int | None,
     ) -> None:  # fmt: skip
         other, block, place = shadow.partner(where, thread, what, self.clock)
         element = f"{memory.name}[{where * memory.granule // memory.dtype.nbytes}]"
         verb = "writes" if writes else "reads"
+        order = self.clock.order
         text = f"thread {self.thread_text(thread)} {verb} {element} ({memory.space})"
+        if actor is not None and order is not None:
+            text = f"{order.describe(actor, str)}, begun by {text}"
         where_other = self.sites[place] if place < len(self.sites) else None
         if other is None:
             launch = self.launch
@@ -276,10 +306,20 @@ class State:
                 where_other,
             )
             return
+        one = f"thread {self.thread_text(other, False)}"
+        if order is not None:
+            one = order.describe(other, lambda unit: self.thread_text(unit, False))
         self.find(
-            "race", f"{text}, thread {self.thread_text(other, False)} {what} it, and no barrier "
-            "stands between", site, where_other,
-        )  # fmt: skip
+            "race", f"{text}, {one} {what} it, and no barrier stands between", site, where_other
+        )
+
+    # Barriers in shared memory.
+
+    def set_up_barrier(self, number: int, wanted: int) -> None:
+        """Make a barrier of the block."""
+        order = self.clock.order
+        phases = None if order is None else order.phases_of(number)
+        self.arrivals[number] = SharedBarrier(wanted, phases)
 
 
 def coordinates(block: tuple[int, int, int]) -> dict[str, numpy.ndarray]:
