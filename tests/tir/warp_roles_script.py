@@ -46,7 +46,7 @@ def by_tensor_maps(stages=2, turns=5, warps=2):
 
 def by_copies(stages=3, turns=7, warps=2):
     """The threads of the first warp copy 16 bytes each (``cp.async``); the roles are two branches,
-    one behind the other, and all threads meet behind them."""
+    one behind the other, and all threads meet behind them. Memory is allocated between the two."""
     size, readers = stages * TILE, 32 * warps
 
     @T.prim_func
@@ -69,6 +69,10 @@ def by_copies(stages=3, turns=7, warps=2):
                 )  # fmt: skip
                 T.ptx_cp_async_barrier(turn % stages)
                 T.ptx_arrive_barrier(turn % stages)
+        R = T.decl_buffer((32 + readers,), "float32", scope="shared")
+        mine = T.decl_buffer((1,), "float32", scope="local")
+        mine[0] = T.Cast("float32", tx)
+        R[tx] = mine[0]
         if tx >= 32:
             for turn in range(turns):
                 T.ptx_wait_barrier(turn % stages)
@@ -77,11 +81,41 @@ def by_copies(stages=3, turns=7, warps=2):
                     B[turn, at] = S[turn % stages * TILE + TILE - 1 - at] * T.float32(2)
                 T.ptx_arrive_barrier(stages + turn % stages)
         T.tvm_storage_sync("shared")
-        R = T.decl_buffer((32 + readers,), "float32", scope="shared")
-        R[tx] = T.Cast("float32", tx)
-        T.tvm_storage_sync("shared")
+        if tx >= readers:
+            at = T.meta_var(tx - readers)
+            B[0, at] = B[0, at] + R[31 + readers - at] + mine[0]
+
+    return main
+
+
+def by_stores(stages=2, turns=5, warps=2):
+    """The first warp stores what it computes; nothing is copied in the background."""
+    size, readers = stages * TILE, 32 * warps
+
+    @T.prim_func
+    def main(A: T.Buffer((turns, TILE), "float32"), B: T.Buffer((turns, TILE), "float32")):
+        tx = T.launch_thread("threadIdx.x", 32 + readers)
+        S = T.decl_buffer((size,), "float32", scope="shared")
+        T.create_barriers(2 * stages)
         if tx == 0:
-            B[0, 0] = B[0, 0] + R[31 + readers]
+            for stage in range(stages):
+                T.ptx_init_barrier_thread_count(stage, 32)
+                T.ptx_init_barrier_thread_count(stages + stage, readers)
+        T.tvm_storage_sync("shared")
+        if tx < 32:
+            for turn in range(turns):
+                if turn >= stages:
+                    T.ptx_wait_barrier(stages + turn % stages)
+                for i in range(TILE // 32):
+                    S[turn % stages * TILE + i * 32 + tx] = A[turn, i * 32 + tx] * T.float32(2)
+                T.ptx_arrive_barrier(turn % stages)
+        else:
+            for turn in range(turns):
+                T.ptx_wait_barrier(turn % stages)
+                for i in range(TILE // readers):
+                    at = T.meta_var(i * readers + tx - 32)
+                    B[turn, at] = S[turn % stages * TILE + TILE - 1 - at]
+                T.ptx_arrive_barrier(stages + turn % stages)
 
     return main
 

@@ -4,9 +4,9 @@ The source is read when a copy begins, the destination changes when the program 
 then it holds NaN, so that a read that comes too early is noticed. Copies are collected in groups:
 ``ptx_commit_group`` (or the end of ``async_commit_queue_scope``) closes one, waiting leaves a
 number of the newest groups pending. Each thread has groups of its own. The transfers of a DMA
-engine are copies of a queue, each a group unless it stands between the marks of one. Copies that are
-bound to a barrier in shared memory are seen by who waits for its phase; a thread that waits for a
-phase which is not over lets others go on (see ``strands``).
+engine are copies of a queue, each a group unless it stands between the marks of one. Copies that
+are bound to a barrier in shared memory are seen by who waits for its phase; a thread that waits for
+a phase which is not over lets others go on (see ``strands``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
 from tilesmith.tir.interpreter.shared_barriers import SharedBarrier, barrier_of, set_up_barrier
 from tilesmith.tir.interpreter.strands import Blocked, Left, Split
-from tilesmith.tir.interpreter.threads import describe_all
+from tilesmith.tir.interpreter.threads import describe_all, line_of
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.interpreter.watch import touch_bytes
 
@@ -287,15 +287,19 @@ def _wait_barrier(compiler: ExpressionCompiler, call: Call, span: Span | None) -
         if not left:
             return None
 
-        def describe() -> str:
+        def message() -> str:
             which, barrier, waited = awaited(left[0])
             return barrier.waits_forever(describe_all(left), which, waited)
 
-        def complain(others: list[str]) -> None:
-            raise ExecutionError(describe(), span=span, notes=others)
+        def complain(others: list[Any]) -> None:
+            notes = [one.describe() for one in others]
+            raise ExecutionError(message(), span=span, notes=notes)
+
+        def describe() -> str:
+            return message() + line_of(span)
 
         def can_go() -> bool:
-            return any([is_over(env) for env in left])
+            return any(map(is_over, left))
 
         blocked = Blocked(wait, can_go, describe, complain)
         return [Split(envs, [(ready, []), (left, [blocked])])] if ready else [blocked]

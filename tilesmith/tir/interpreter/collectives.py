@@ -16,6 +16,7 @@ from tilesmith.tir.interpreter.strands import Left
 from tilesmith.tir.interpreter.threads import (
     barrier_name,
     is_whole,
+    line_of,
     meeting,
     require_whole,
     require_whole_grid,
@@ -32,9 +33,12 @@ def _storage_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
     def require(envs: list[Environment]) -> None:
         require_whole(envs, name, span, warp_only)
 
+    def whole(envs: list[Environment]) -> bool:
+        return is_whole(envs, warp_only)
+
     def wait(envs: list[Environment]) -> Left:
-        if others_come and not is_whole(envs, warp_only):
-            return meeting(envs, wait, lambda found: is_whole(found, warp_only), require, name)
+        if others_come and not whole(envs):
+            return meeting(envs, wait, whole, require, name + line_of(span))
         if scope == "global":
             require_whole_grid(envs, name, span)
         else:

@@ -67,10 +67,10 @@ class GroupCompiler(Dispatcher[RunGroup]):
         self.frame = statements.frame
         self.scope = statements.scope
         self.views = statements.views
-        self.placement = Placement(self.frame, self.views)
         self.cooperation = cooperation
         self.waiting = waiting_statements(body)
         self.scope.waits = bool(self.waiting)
+        self.placement = Placement(self.frame, self.views, self.scope.waits)
 
     def program(self, body: Stmt) -> Evaluate:
         """Return the closure that runs the body of a function, which one thread begins."""

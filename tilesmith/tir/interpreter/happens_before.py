@@ -7,8 +7,8 @@ did. A barrier gathers what those who arrive have seen, and hands it to those wh
 phase. An access is noted with the count of its thread; whoever has seen that count comes after it.
 
 What works in the background counts as a thread of its own: the copies that are bound to a barrier,
-whose data is seen by those who wait for it; the products of a warpgroup (``ptx_wgmma``), whose reads
-are over for those who wait for them.
+whose data is seen by those who wait for it; the products of a warpgroup (``ptx_wgmma``), whose
+reads are over for those who wait for them.
 """
 
 from __future__ import annotations

@@ -33,13 +33,13 @@ Step = Callable[[Any], Left]
 
 
 class Blocked(NamedTuple):
-    """A wait that is tried again once ``can_go``; ``complain(others)`` handles that it never can,
-    with the descriptions of all other strands that wait."""
+    """A wait that is tried again once ``can_go``; ``complain(others)`` handles that it never can:
+    ``others`` is what all other strands wait for."""
 
     step: Step
     can_go: Callable[[], bool]
     describe: Callable[[], str]
-    complain: Callable[[list[str]], None]
+    complain: Callable[[list[Any]], None]
 
 
 class Split(NamedTuple):
@@ -57,7 +57,7 @@ class Meeting(NamedTuple):
     is_whole: Callable[[list[Any]], bool]
     merge: Callable[[list[Any]], Any]
     describe: Callable[[], str]
-    complain: Callable[[list[str]], None]
+    complain: Callable[[list[Any]], None]
     in_branches: bool = False  # threads may get there by different ways of a branch around it
 
 
@@ -196,4 +196,4 @@ class _Strands:
         waits = [one.waits for one in self.strands]
         blocked = [one for one in waits if isinstance(one, Blocked)]
         for one in blocked or waits[:1]:
-            one.complain([other.describe() for other in waits if other is not one])
+            one.complain([other for other in waits if other is not one])

@@ -14,7 +14,7 @@ from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = [
     "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp",
-    "by_warpgroup", "describe_all", "fork", "is_whole", "meeting", "require_whole",
+    "by_warpgroup", "describe_all", "fork", "is_whole", "line_of", "meeting", "require_whole",
     "require_whole_grid", "sharing_level",
 ]  # fmt: skip
 
@@ -202,6 +202,11 @@ def describe_all(envs: list[Environment]) -> str:
     return f"thread {envs[0][THREAD_SLOT].describe()}{more}"
 
 
+def line_of(span: Any) -> str:
+    """Return the place of a statement, for messages, where it is known."""
+    return "" if span is None else f", {span.source_name}:{span.line}"
+
+
 def meeting(
     envs: list[Environment], step: RunGroup, is_whole: Callable[[list[Environment]], bool],
     require: RunGroup, what: str, in_branches: bool = False,
@@ -232,7 +237,7 @@ def _place(env: Environment) -> tuple[Any, int]:
 def is_whole(envs: list[Environment], warp_only: bool = False) -> bool:
     """Return whether all threads of each block (or warp) are active."""
     groups = by_warp(envs) if warp_only else by_block(envs)
-    return all([len(one) == one[0][THREAD_SLOT].expected(warp_only) for one in groups.values()])
+    return all(len(one) == one[0][THREAD_SLOT].expected(warp_only) for one in groups.values())
 
 
 def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:

@@ -22,7 +22,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.matrix_units import MMA_DTYPES, register_places, tensor_product
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
 from tilesmith.tir.interpreter.strands import Left
-from tilesmith.tir.interpreter.threads import Thread, by_warpgroup, meeting
+from tilesmith.tir.interpreter.threads import Thread, by_warpgroup, line_of, meeting
 from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, RunGroup, element_type
 from tilesmith.tir.interpreter.watch import touch_bytes
 from tilesmith.tir.warpgroup_products import (
@@ -64,7 +64,7 @@ def _come_together(
         return run
 
     def is_whole(envs: list[Environment]) -> bool:
-        return all([len(members) == WARPGROUP for members in by_warpgroup(envs).values()])
+        return all(len(members) == WARPGROUP for members in by_warpgroup(envs).values())
 
     def require(envs: list[Environment]) -> None:
         require_warpgroups(envs, what, span)
@@ -72,7 +72,7 @@ def _come_together(
     def meet(envs: list[Environment]) -> Left:
         if is_whole(envs):
             return run(envs)
-        return meeting(envs, meet, is_whole, require, what, in_branches=True)
+        return meeting(envs, meet, is_whole, require, what + line_of(span), in_branches=True)
 
     return meet
 

@@ -275,9 +275,12 @@ class Watch:
 
 def _race(what: str, one: Access, does: str, other: Access, did: str) -> ExecutionError:
     return ExecutionError(
-        f"race: {one.name} {does} {what}, {other.name} {did} it, and no barrier "
-        "stands between",
-        notes=('put T.tvm_storage_sync("shared") between the two, or run ThreadSync',),
+        f"race: {one.name} {does} {what}, {other.name} {did} it, and no barrier stands between",
+        notes=(
+            'put T.tvm_storage_sync("shared") between the two, or run ThreadSync'
+            if one.seen is None
+            else "let one arrive at a barrier behind its access, and the other wait there before",
+        ),
     )
 
 

@@ -2,8 +2,8 @@
 attached, waiting goes on when as many have arrived as the barrier was set up for.
 
 As in the interpreter's ``async_copies``: counts per block of threads; whoever waits sees the copies
-that any thread has attached, and what those have done who have arrived (``happens_before``). Threads
-that wait for a phase which is not over let others go on (``strands``).
+that any thread has attached, and what those have done who have arrived (``happens_before``).
+Threads that wait for a phase which is not over let others go on (``strands``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
-from tilesmith.tir.interpreter.strands import Blocked, Left, Split, Step
+from tilesmith.tir.interpreter.strands import Blocked, Left, Meeting, Split, Step
 from tilesmith.tir.interpreter.values import Environment
 
 handles_statement = STATEMENT_RULES.handles
@@ -121,16 +121,16 @@ def _wait(compiler: Any, call: Call, span: Any) -> Step:
         waits = waits_of(state, which)[group.ids]
 
         def describe() -> str:
-            more = f" (and {group.count - 1} more)" if group.count > 1 else ""
-            who = f"thread {state.thread_text(int(group.ids[0]))}{more}"
-            return barrier.waits_forever(who, which, int(waits[0]))
+            return barrier.waits_forever(state.group_text(group), which, int(waits[0]))
+
+        def complain(others: list[Any]) -> None:
+            there = [one.describe() for one in others if isinstance(one, Meeting)]
+            state.find("endless wait", "; ".join([describe(), *there]), site)
 
         def can_go() -> bool:
             return bool(_are_over(barrier, waits).any())
 
-        return Blocked(
-            wait, can_go, describe, lambda others: state.find("endless wait", describe(), site)
-        )
+        return Blocked(wait, can_go, describe, complain)
 
     def wait(env: Environment) -> Left:
         which = int(number(env))

@@ -97,20 +97,21 @@ def _has_barrier(stmt: Stmt) -> bool:
     return any(is_call(node, "tir.tvm_storage_sync") for node in walk(stmt))
 
 
-def _counts(stmt: Stmt) -> bool:
-    """Return whether threads wait for a number of arrivals, or arrive."""
-    return any(
-        is_call(node, "tir.ptx_wait_barrier", "tir.ptx_arrive_barrier",
-                "tir.ptx_arrive_barrier_expect_tx") for node in walk(stmt)
-    )  # fmt: skip
+def _arrives(stmt: Stmt) -> bool:
+    """Return whether threads arrive at barriers in shared memory, which count them."""
+    names = "tir.ptx_arrive_barrier", "tir.ptx_arrive_barrier_expect_tx"
+    return any(is_call(node, *names) for node in walk(stmt))
 
 
-def loops_to_cut(stmt: Stmt, options: LockstepOptions) -> tuple[set[int], bool]:
+def loops_to_cut(
+    stmt: Stmt, options: LockstepOptions, waiting: set[int]
+) -> tuple[set[int], bool]:  # fmt: skip
     """Return the loops (by id) that are cut so that a block stays within the budget, and whether
     one of them is no loop over whole tiles, so that what it would have written is missing.
 
-    Loops with barriers come first: each iteration writes the tiles that it reads. Loops with
-    barriers in shared memory are not cut: those who arrive and those who wait count their turns.
+    Loops with barriers come first: each iteration writes the tiles that it reads. Loops in which
+    threads wait for each other (``waiting``) or arrive at barriers in shared memory are not cut:
+    both sides count their turns.
     """
     work = _Work()
     if work.of(stmt) <= options.statements:
@@ -120,7 +121,7 @@ def loops_to_cut(stmt: Stmt, options: LockstepOptions) -> tuple[set[int], bool]:
         for node in walk(stmt)
         if isinstance(node, For) and node.kind in (ForKind.SERIAL, ForKind.UNROLLED)
         and isinstance(node.extent, IntImm) and node.extent.value > CUT_ITERATIONS
-        and not _counts(node.body)
+        and id(node) not in waiting and not _arrives(node.body)
     ]  # fmt: skip
     with_barrier = [loop for loop in loops if _has_barrier(loop.body)]
     others = [loop for loop in loops if not _has_barrier(loop.body)]

@@ -163,30 +163,32 @@ def _storage_sync(compiler: Any, call: Call, span: Any) -> Step:
             site,
         )
 
-    come_together = meeting(compiler, wait, is_whole_block, absent)
+    come_together = meeting(compiler, wait, site, is_whole_block, absent)
     return wait
 
 
 def is_whole_block(env: Environment) -> bool:
     """Return whether all threads of a block are active."""
-    threads: int = env[CONTEXT_SLOT].threads
-    return env[THREAD_SLOT].count == threads
+    return bool(env[THREAD_SLOT].count == env[CONTEXT_SLOT].threads)
 
 
 def meeting(
-    compiler: Any, step: Step, is_whole: Callable[[Environment], bool],
+    compiler: Any, step: Step, site: Any, is_whole: Callable[[Environment], bool],
     complain: Callable[[Environment], None], in_branches: bool = False,
 ) -> Callable[[Environment], Left]:  # fmt: skip
     """Return the closure by which threads wait for others to take a step together."""
     merge = compiler.widened()
 
     def come(env: Environment) -> Left:
+        def describe() -> str:
+            return f"{env[CONTEXT_SLOT].group_text(env[THREAD_SLOT])} waits at {site.statement}"
+
+        def is_complete(envs: list[Environment]) -> bool:
+            return is_whole(merge(envs))
+
         return [
-            Meeting(
-                step, lambda envs: is_whole(merge(envs)), merge, str, lambda others: complain(env),
-                in_branches,
-            )
-        ]  # fmt: skip
+            Meeting(step, is_complete, merge, describe, lambda others: complain(env), in_branches)
+        ]
 
     return come
 

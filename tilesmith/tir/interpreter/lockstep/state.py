@@ -39,6 +39,12 @@ ADVICE = {
     "same shuffle: use 0xffffffff outside of branches",
 }
 """What to do about a kind of finding."""
+ORDER_ADVICE = (
+    "put T.tvm_storage_sync between the two; where warps have different roles, let one arrive at a "
+    "barrier in shared memory behind its access (T.ptx_arrive_barrier), and the other wait for "
+    "that phase before its own (T.ptx_wait_barrier)"
+)
+"""What to do about a race in a kernel with such barriers."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +172,10 @@ class State:
     def placed(self, slot: int, made: Memory, ids: numpy.ndarray) -> Memory:
         """Return the memory that an allocation gives some threads of a block, which may come there
         one group after the other: for the later ones, what the first one got."""
-        memory, has_it = self.given.get(slot, (None, None))
-        if memory is None or has_it[ids].any() or memory.nbytes != made.nbytes:
-            memory, has_it = made, numpy.zeros(self.threads, numpy.bool_)
-            self.given[slot] = memory, has_it
-        has_it[ids] = True
+        memory, holders = self.given.get(slot, (made, numpy.empty(0, ids.dtype)))
+        if numpy.isin(ids, holders).any() or memory.nbytes != made.nbytes:
+            memory, holders = made, holders[:0]
+        self.given[slot] = memory, numpy.concatenate([holders, ids])
         return memory
 
     def waits_forever(self) -> None:
@@ -184,7 +189,10 @@ class State:
         self.is_partial |= len(self.launch.blocks_run) < grid[0] * grid[1] * grid[2]
         self.launch, self.threads, self.weight = None, 1, 1.0
 
-    def find(self, kind: str, message: str, site: Site | None, other: Site | None = None) -> None:
+    def find(
+        self, kind: str, message: str, site: Site | None, other: Site | None = None,
+        advice: str = "",
+    ) -> None:  # fmt: skip
         """Record a finding, once for each kind and place; raise it if the run is to stop there."""
         key = (kind, None if site is None else site.number)
         known = self.findings.get(key)
@@ -192,7 +200,7 @@ class State:
             self.findings[key] = replace(known, count=known.count + 1)
             return
         kernel = "" if self.launch is None else self.launch.name
-        found = Finding(kind, message, kernel, site, ADVICE[kind], 1, other)
+        found = Finding(kind, message, kernel, site, advice or ADVICE[kind], 1, other)
         self.findings[key] = found
         if self.options.raise_first:
             raise found.error()
@@ -203,6 +211,11 @@ class State:
         x, rest = thread % size[0], thread // size[0]
         inside = f"threadIdx=({x}, {rest % size[1]}, {rest // size[1]})"
         return f"({inside}, blockIdx={self.block})" if block else f"({inside})"
+
+    def group_text(self, group: Group) -> str:
+        """Return the threads of a group, for messages: the first one, and how many more."""
+        more = f" (and {group.count - 1} more)" if group.count > 1 else ""
+        return f"thread {self.thread_text(int(group.ids[0]))}{more}"
 
     # Accesses.
 
@@ -290,9 +303,10 @@ class State:
         element = f"{memory.name}[{where * memory.granule // memory.dtype.nbytes}]"
         verb = "writes" if writes else "reads"
         order = self.clock.order
-        text = f"thread {self.thread_text(thread)} {verb} {element} ({memory.space})"
+        who = f"thread {self.thread_text(thread)}"
         if actor is not None and order is not None:
-            text = f"{order.describe(actor, str)}, begun by {text}"
+            who = f"{order.describe(actor, str)}, begun by {who},"
+        text = f"{who} {verb} {element} ({memory.space})"
         where_other = self.sites[place] if place < len(self.sites) else None
         if other is None:
             launch = self.launch
@@ -309,9 +323,8 @@ class State:
         one = f"thread {self.thread_text(other, False)}"
         if order is not None:
             one = order.describe(other, lambda unit: self.thread_text(unit, False))
-        self.find(
-            "race", f"{text}, {one} {what} it, and no barrier stands between", site, where_other
-        )
+        message = f"{text}, {one} {what} it, and no barrier stands between"
+        self.find("race", message, site, where_other, "" if order is None else ORDER_ADVICE)
 
     # Barriers in shared memory.
 

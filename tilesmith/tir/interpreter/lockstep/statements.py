@@ -9,7 +9,6 @@ the kernel takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -315,7 +314,7 @@ class LockstepStatements(Dispatcher[Run]):
         outer_cut = self.cut
         self.waiting = waiting_statements(node)
         waits = self.expressions.waits = bool(self.waiting)
-        self.cut, loses = kernels.loops_to_cut(node, self.options)
+        self.cut, loses = kernels.loops_to_cut(node, self.options, self.waiting)
         number, self.kernels = self.kernels, self.kernels + 1
         name = f"{self.name}_kernel" + (f"_{number}" if number else "")
         self.in_kernel = True

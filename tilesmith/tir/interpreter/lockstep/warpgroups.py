@@ -7,7 +7,6 @@ what is not documented.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -65,7 +64,10 @@ def _come_together(compiler: Any, run: Run, site: Any) -> Run:
     def is_whole(env: Environment) -> bool:
         return bool((_counts(env) == WARPGROUP).all())
 
-    come = meeting(compiler, meet, is_whole, lambda env: run(env), in_branches=True)
+    def complain(env: Environment) -> None:
+        whole_warpgroups(env, site)
+
+    come = meeting(compiler, meet, site, is_whole, complain, in_branches=True)
     return meet
 
 
