@@ -65,7 +65,7 @@ class Context:
         self.options = options
         self.watch = Watch(options) if options.watched else None
         self.active: list[Environment] = []  # the threads that carry out the present statement
-        # Shared memory of the present kernel, and the threads that have it, by allocation and owner.
+        # Shared memory of the present kernel and who has it, by allocation and owner.
         self.shared_memory: dict[Any, Any] = {}
         self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
         self.arrivals: dict[Any, SharedBarrier] = {}  # by block and number
