@@ -1,6 +1,8 @@
 """Kernels whose warps have different roles: thread by thread and in lockstep, right and wrong."""
 
 import re
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +109,17 @@ def test_loops_that_count_their_turns_are_not_cut():
     np.testing.assert_array_equal(arrays[1], expected)
 
 
+def test_the_example_of_the_page(tmp_path, capsys):
+    """The page about checks shows a program and what it prints."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "gpu_report.md").read_text("utf-8")
+    section = page.partition("## Warps with different roles")[2]
+    program, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", section, re.S).groups()
+    path = tmp_path / "roles.py"
+    path.write_text(program, "utf-8")
+    runpy.run_path(str(path))
+    assert capsys.readouterr().out == shown
+
+
 # Faults: the program, what to replace, by what, what lockstep finds, at which line.
 
 TMA, COPIES, STORES = by_tensor_maps(2, 5), by_copies(3, 7), by_stores(2, 5)
@@ -190,6 +203,36 @@ def test_both_ways_find_faults(name):
     assert any(line in text for text in shown), [str(one) for one in result.findings]
     with pytest.raises(ExecutionError, match=KINDS[kind]):
         run(program, *arguments_of(func), options=CHECKED)
+
+
+def test_copies_go_on_behind_a_barrier_of_the_block():
+    """Half of the threads do not wait for the copy, though all meet after it has begun."""
+
+    @T.prim_func
+    def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 64)
+        S = T.decl_buffer((64,), "float32", scope="shared")
+        T.create_barriers(1)
+        if tx == 0:
+            T.ptx_init_barrier_thread_count(0, 1)
+        T.tvm_storage_sync("shared")
+        if tx == 0:
+            T.ptx_arrive_barrier_expect_tx(0, 256)
+            T.ptx_cp_async_bulk("float32", S.data, 0, A.data, 0, 256, 0)
+        T.tvm_storage_sync("shared")
+        if tx < 32:
+            T.ptx_wait_barrier(0)
+        B[tx] = S[tx]
+
+    arrays = [np.ones(64, "float32"), np.zeros(64, "float32")]
+    (found,) = run_kernels(main, arrays).findings
+    assert found.kind == "race" and "a copy bound to barrier 0" in found.message
+    assert "thread (threadIdx=(32, 0, 0)" in found.message
+    with pytest.raises(ExecutionError, match=r"race: thread \(threadIdx.x=32\) reads S"):
+        run(main, *arrays, options=CHECKED)
+    text = main.script().replace("    B[tx] =", '    T.tvm_storage_sync("shared")\n    B[tx] =')
+    for result in in_all_ways(ts.script.from_source(text), arrays):
+        np.testing.assert_array_equal(result, arrays[0])
 
 
 def test_who_waits_where():

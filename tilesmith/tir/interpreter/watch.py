@@ -70,7 +70,7 @@ class Access:
             return True
         if self.block != other.block:
             return False
-        if self.epoch != other.epoch:
+        if self.is_threads and self.epoch != other.epoch:
             return True
         if other.seen is not None and other.seen[self.unit] >= self.time:
             return True
@@ -105,14 +105,18 @@ class Watch:
         elif scope == "warp":
             for warp, members in by_warp(envs).items():
                 self.warp_epochs[warp] = self.warp_epochs.get(warp, 0) + 1
-                order = self.orders.get(warp[0])
-                if order is not None:
-                    order.meet([env[THREAD_SLOT].number for env in members])
+                self._meet(warp[0], members)
         else:
-            for block in by_block(envs):
+            for block, members in by_block(envs).items():
                 self.epochs[block] = self.epochs.get(block, 0) + 1
+                self._meet(block, members)
         for env in envs:
             env[THREAD_SLOT].access = None
+
+    def _meet(self, block: Any, envs: list[Environment]) -> None:
+        order = self.orders.get(block)
+        if order is not None:
+            order.meet([env[THREAD_SLOT].number for env in envs])
 
     def launch_ended(self) -> None:
         """Begin a new grid epoch: all threads of a kernel have ended."""

@@ -63,6 +63,8 @@ class Clock:
     def barrier(self) -> None:
         """Order all threads of the block."""
         self.epoch += 1
+        if self.order is not None:
+            self.order.meet(numpy.arange(self.order.threads))
 
     def warp_barrier(self, threads: numpy.ndarray, count: int) -> None:
         """Order these threads within each of their warps; a block has ``count`` warps."""
@@ -96,9 +98,11 @@ class _Records:
     def unordered(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock) -> numpy.ndarray:
         """Return which accesses are not ordered with the recorded one of the same block."""
         found: numpy.ndarray = self.epoch[at] == clock.epoch
+        others = self.thread[at]
+        if clock.order is not None:  # what goes on in the background goes on behind barriers
+            found |= (others >= clock.order.threads) & (self.epoch[at] >= clock.block_first)
         if not found.any():
             return found
-        others = self.thread[at]
         found &= others != threads
         if clock.warp_epochs is not None:
             size = clock.warp_size
@@ -272,7 +276,10 @@ class Shadow:
             one = numpy.array([where]), numpy.array([thread])
             found = [each for each in self._all_reads() if each.unordered(*one, clock)[0]]
             records = (found or [self.second_reads])[0]
-        if records.epoch[where] == clock.epoch and records.thread[where] != thread:
+        is_here = records.epoch[where] == clock.epoch
+        if clock.order is not None:
+            is_here = is_here or records.thread[where] >= clock.order.threads
+        if is_here and records.thread[where] != thread:
             return int(records.thread[where]), None, int(records.site[where])
         if what == "writes" and self._equal_since == clock.now:
             others = self._equal[self._equal // _MOST_THREADS == where] % _MOST_THREADS
