@@ -20,7 +20,7 @@ class Placement:
     ``strands``), and then share what the first group got.
     """
 
-    def __init__(self, frame: Frame, views: BufferViews, waits: bool) -> None:
+    def __init__(self, frame: Frame, views: BufferViews, waits: bool = False) -> None:
         self.frame = frame
         self.waits = waits
         self.views = views
@@ -37,7 +37,7 @@ class Placement:
             known = envs[0][CONTEXT_SLOT].shared_memory if shared else {}
             for owner, party in parties.items():
                 memory, holders = known.get((slot, owner), (None, set()))
-                numbers = {env[THREAD_SLOT].number for env in party}
+                numbers = {env[THREAD_SLOT].number for env in party} if self.waits else set()
                 if memory is None or not self.waits or holders & numbers:
                     memory = _fresh(party[0], dtype, count(party[0]), memory)
                     holders = set()
