@@ -309,6 +309,32 @@ def test_branches_in_which_nobody_waits_run_one_after_the_other():
         np.testing.assert_array_equal(result, np.where(numbers % 2, -numbers, numbers) * 2)
 
 
+def test_a_kernel_behind_one_with_barriers():
+    """Kernels of a function have blocks of different sizes, and each has an order of its own."""
+
+    @T.prim_func
+    def main(A: T.Buffer((96,), "float32"), B: T.Buffer((96,), "float32")):
+        with T.launch_thread("threadIdx.x", 32) as tx:
+            S = T.decl_buffer((32,), "float32", scope="shared")
+            T.create_barriers(1)
+            if tx == 0:
+                T.ptx_init_barrier_thread_count(0, 32)
+            T.tvm_storage_sync("shared")
+            S[tx] = A[tx]
+            T.ptx_arrive_barrier(0)
+            T.ptx_wait_barrier(0)
+            B[tx] = S[31 - tx]
+        with T.launch_thread("threadIdx.x", 96) as ty:
+            R = T.decl_buffer((96,), "float32", scope="shared")
+            R[ty] = B[ty % 32]
+            T.tvm_storage_sync("shared")
+            B[ty] = R[95 - ty]
+
+    a = np.arange(96, dtype="float32")
+    for result in in_all_ways(main, [a, np.zeros(96, "float32")]):
+        np.testing.assert_array_equal(result, np.tile(a[:32], 3))
+
+
 def test_loops_of_different_length():
     """Each warp takes as many turns as its number says; the first one waits for all of them."""
 

@@ -38,7 +38,7 @@ def _storage_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
 
     def wait(envs: list[Environment]) -> Left:
         if others_come and not whole(envs):
-            return meeting(envs, wait, whole, require, name + line_of(span))
+            return meeting(envs, wait, whole, require, name + line_of(span), warp_only)
         if scope == "global":
             require_whole_grid(envs, name, span)
         else:

@@ -20,9 +20,9 @@ import numpy
 
 from tilesmith.tir.warpgroup_products import WARPGROUP
 
-__all__ = ["MOST_BARRIERS", "Order", "Phases"]
+__all__ = ["Order", "Phases"]
 
-MOST_BARRIERS = 64
+_BARRIERS = 64  # of a kernel, at most
 
 
 class Phases:
@@ -50,7 +50,7 @@ class Order:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.warpgroups = -(-threads // WARPGROUP)
-        self.times = numpy.ones(threads + MOST_BARRIERS + self.warpgroups, numpy.int32)
+        self.times = numpy.ones(threads + _BARRIERS + self.warpgroups, numpy.int32)
         self.seen = numpy.zeros((threads, len(self.times)), numpy.int32)
         self.events = 0  # changes whenever the order does
         self.committed: list[list[int]] = [[] for _ in range(self.warpgroups)]
@@ -59,7 +59,7 @@ class Order:
 
     def phases_of(self, barrier: int) -> Phases:
         """Return what a barrier that is set up hands on: nothing yet."""
-        return Phases(self, self.threads + barrier % MOST_BARRIERS)
+        return Phases(self, self.threads + barrier % _BARRIERS)
 
     def arrive(self, threads: Any, phases: Phases) -> None:
         """Hand what threads have done and seen to those who wait for the present phase."""
@@ -93,7 +93,7 @@ class Order:
 
     def products_of(self, warpgroup: Any) -> Any:
         """Return the number under which the products of a warpgroup read."""
-        return self.threads + MOST_BARRIERS + warpgroup
+        return self.threads + _BARRIERS + warpgroup
 
     def commit_products(self, warpgroup: int) -> None:
         """Close a group of products."""
@@ -114,6 +114,6 @@ class Order:
         if unit < self.threads:
             return f"thread {thread_text(unit)}"
         number = unit - self.threads
-        if number < MOST_BARRIERS:
+        if number < _BARRIERS:
             return f"a copy bound to barrier {number}"
-        return f"a product of warpgroup {number - MOST_BARRIERS} (ptx_wgmma)"
+        return f"a product of warpgroup {number - _BARRIERS} (ptx_wgmma)"

@@ -76,7 +76,7 @@ class Thread:
             threads = min(self.warp_size, threads - self.warp * self.warp_size)
         return threads * virtual
 
-    def in_block(self) -> int:
+    def block_size(self) -> int:
         """Return how many threads, each with a number of its own, a block has."""
         return math.prod([n for tag, (_, n) in self.axes.items() if tag.startswith("threadIdx")])
 

@@ -105,16 +105,16 @@ class Watch:
         elif scope == "warp":
             for warp, members in by_warp(envs).items():
                 self.warp_epochs[warp] = self.warp_epochs.get(warp, 0) + 1
-                self._meet(warp[0], members)
+                self._meet(members)
         else:
             for block, members in by_block(envs).items():
                 self.epochs[block] = self.epochs.get(block, 0) + 1
-                self._meet(block, members)
+                self._meet(members)
         for env in envs:
             env[THREAD_SLOT].access = None
 
-    def _meet(self, block: Any, envs: list[Environment]) -> None:
-        order = self.orders.get(block)
+    def _meet(self, envs: list[Environment]) -> None:
+        order = self._order_of(envs[0][THREAD_SLOT])
         if order is not None:
             order.meet([env[THREAD_SLOT].number for env in envs])
 
@@ -132,8 +132,7 @@ class Watch:
     def _fresh_access(self, thread: Thread, unit: int | None = None) -> Access:
         return Access(
             thread, self.grid_epoch, self.epochs.get(thread.block, 0),
-            self.warp_epochs.get((thread.block, thread.warp), 0), self.orders.get(thread.block),
-            unit,
+            self.warp_epochs.get((thread.block, thread.warp), 0), self._order_of(thread), unit,
         )  # fmt: skip
 
     # Barriers in shared memory.
@@ -142,10 +141,15 @@ class Watch:
         """Return what a barrier hands on that a thread sets up; None where races do not matter."""
         if not self.options.check_races:
             return None
-        order = self.orders.get(thread.block)
-        if order is None or order.threads != thread.in_block():
-            order = self.orders[thread.block] = Order(thread.in_block())
+        order = self._order_of(thread)
+        if order is None:
+            order = self.orders[thread.block] = Order(thread.block_size())
         return order.phases_of(barrier)
+
+    def _order_of(self, thread: Thread) -> Order | None:
+        order = self.orders.get(thread.block)
+        is_present = order is not None and order.threads == thread.block_size()
+        return order if is_present else None  # that of an earlier kernel
 
     def arrived(self, thread: Thread, phases: Phases | None) -> None:
         """Record that a thread has arrived at a barrier."""
@@ -166,7 +170,7 @@ class Watch:
     def product_accesses(self, threads: list[Thread]) -> list[Access]:
         """Return the accesses of a product of a warpgroup that each of its threads begins; none
         where no barriers in shared memory order the block."""
-        order = self.orders.get(threads[0].block)
+        order = self._order_of(threads[0])
         if order is None:
             return []
         unit = order.products_of(threads[0].number // WARPGROUP)
@@ -174,13 +178,13 @@ class Watch:
 
     def products_committed(self, threads: list[Thread]) -> None:
         """Record that a warpgroup has closed a group of products."""
-        order = self.orders.get(threads[0].block)
+        order = self._order_of(threads[0])
         if order is not None:
             order.commit_products(threads[0].number // WARPGROUP)
 
     def products_awaited(self, threads: list[Thread], pending: int) -> None:
         """Record that a warpgroup has waited for all groups of products but the newest."""
-        order = self.orders.get(threads[0].block)
+        order = self._order_of(threads[0])
         if order is not None:
             numbers = [thread.number for thread in threads]
             order.wait_for_products(numbers, threads[0].number // WARPGROUP, pending)
