@@ -14,7 +14,7 @@ buffer. The parts of the compiler, each using only those below it:
 
     program      functions made ready to run; parameters binds arguments
     groups       statements over groups of threads; placement allocates for them, cooperation finds
-       |         where they are needed
+       |         where they are needed, strands runs threads apart that wait for each other
     statements   statements for one thread
        |
     calls, memory_calls, exchanges, collectives, async_copies, matrix_units,
@@ -22,7 +22,8 @@ buffer. The parts of the compiler, each using only those below it:
        |         rules of calls, entered into the tables of call_rules: one function per operator
     expressions  expressions; owns frame (slots), scope (what surrounds a statement), and the three
        |         parts below
-    loads, stores ── views (arrays over memory) ── watch (checks of each access)
+    loads, stores ── views (arrays over memory) ── watch (checks of each access; happens_before:
+       |         the order that barriers in shared memory give them)
     arithmetic   rules of operations of two operands; operators: what calls mean on values
     values, threads, structures, options
 

@@ -4,7 +4,9 @@ The source is read when a copy begins, the destination changes when the program 
 then it holds NaN, so that a read that comes too early is noticed. Copies are collected in groups:
 ``ptx_commit_group`` (or the end of ``async_commit_queue_scope``) closes one, waiting leaves a
 number of the newest groups pending. Each thread has groups of its own. The transfers of a DMA
-engine are copies of a queue, each a group unless it stands between the marks of one.
+engine are copies of a queue, each a group unless it stands between the marks of one. Copies that
+are bound to a barrier in shared memory are seen by who waits for its phase; a thread that waits for
+a phase which is not over lets others go on (see ``strands``).
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ import numpy
 from tilesmith.ir import Call
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.span import Span
+from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.call_rules import handles, handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
-from tilesmith.tir.interpreter.shared_barriers import barrier_of, set_up_barrier
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier, barrier_of, set_up_barrier
+from tilesmith.tir.interpreter.strands import Blocked, Left, Split
+from tilesmith.tir.interpreter.threads import describe_all, line_of
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.interpreter.watch import touch_bytes
 
-__all__ = ["UNKNOWN", "Copies", "copies_of", "hand_on_copies"]
+__all__ = ["UNKNOWN", "Copies", "copies_of", "hand_on_copies", "in_background"]
 
 _PTX_QUEUE = "ptx"
 UNKNOWN = 0xFF
@@ -181,13 +186,41 @@ def _init_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 @handles("ptx_arrive_barrier", is_collective=True)
 def _arrive_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number = compiler.visit(call.args[0])
-    return lambda env: barrier_of(env, number(env)).arrive()
+    return lambda env: _arrive(env, number(env), 0)
 
 
 @handles("ptx_arrive_barrier_expect_tx", is_collective=True)
 def _arrive_expecting(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     number, count = compiler.visit(call.args[0]), compiler.visit(call.args[1])
-    return lambda env: barrier_of(env, number(env)).arrive(count(env))
+    return lambda env: _arrive(env, number(env), count(env))
+
+
+def _arrive(env: Environment, number: int, nbytes: int) -> None:
+    barrier, watch = barrier_of(env, number), env[CONTEXT_SLOT].watch
+    if watch is not None:
+        watch.arrived(env[THREAD_SLOT], barrier.order)
+    barrier.arrive(nbytes)
+
+
+def in_background(
+    env: Environment, number: int, works: list[Callable[[], None]]
+) -> list[Callable[[], None]]:
+    """Return works whose accesses count as those of the copies that are bound to a barrier, begun
+    by a thread now."""
+    thread, watch = env[THREAD_SLOT], env[CONTEXT_SLOT].watch
+    access = None if watch is None else watch.copy_access(thread, barrier_of(env, number).order)
+    if access is None:
+        return works
+
+    def bound(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            thread.acts_as = access
+            work()
+            thread.acts_as = None
+
+        return run
+
+    return [bound(work) for work in works]
 
 
 @handles("ptx_cp_async_barrier", is_collective=True)
@@ -197,7 +230,8 @@ def _cp_async_barrier(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     def attach(env: Environment) -> None:
         copies = copies_of(env)
         begun, copies.open = copies.open, []
-        barrier_of(env, number(env)).bind(begun)
+        which = number(env)
+        barrier_of(env, which).bind(in_background(env, which, begun))
 
     return attach
 
@@ -208,9 +242,17 @@ def _cp_async_bulk(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     count, number = compiler.visit(call.args[4]), compiler.visit(call.args[5])
 
     def run(env: Environment) -> None:
-        begin(env)
-        finish = copies_of(env).open.pop()
-        barrier_of(env, number(env)).bind([finish], count(env))
+        which = number(env)
+        barrier = barrier_of(env, which)
+        begun: list[Callable[[], None]] = []
+
+        def start() -> None:
+            begin(env)
+            begun.append(copies_of(env).open.pop())
+
+        start, finish = in_background(env, which, [start, lambda: begun[0]()])
+        start()
+        barrier.bind([finish], count(env))
 
     return run
 
@@ -219,15 +261,48 @@ def _cp_async_bulk(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 def _wait_barrier(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGroup:
     number = compiler.visit(call.args[0])
 
-    def wait(envs: list[Environment]) -> None:
-        for env in envs:
-            which, waits = number(env), copies_of(env).waits
-            waited = waits.get(which, 0)
-            barrier_of(env, which).wait(waited, which, env, span)
-            waits[which] = waited + 1
-        watch = envs[0][CONTEXT_SLOT].watch
+    def awaited(env: Environment) -> tuple[int, SharedBarrier, int]:
+        """Return the barrier that a thread waits at, and how often it has waited there so far."""
+        which = number(env)
+        return which, barrier_of(env, which), copies_of(env).waits.get(which, 0)
+
+    def is_over(env: Environment) -> bool:
+        _, barrier, waited = awaited(env)
+        return barrier.is_over(waited)
+
+    def go_on(env: Environment) -> None:
+        which, barrier, waited = awaited(env)
+        copies_of(env).waits[which] = waited + 1
+        barrier.land()
+        watch = env[CONTEXT_SLOT].watch
         if watch is not None:
-            watch.barrier(envs, "shared")
+            watch.waited(env[THREAD_SLOT], barrier.order, waited)
+
+    def wait(envs: list[Environment]) -> Left:
+        answers = [is_over(env) for env in envs]
+        ready = [env for env, answer in zip(envs, answers) if answer]
+        left = [env for env, answer in zip(envs, answers) if not answer]
+        for env in ready:
+            go_on(env)
+        if not left:
+            return None
+
+        def message() -> str:
+            which, barrier, waited = awaited(left[0])
+            return barrier.waits_forever(describe_all(left), which, waited)
+
+        def complain(others: list[Any]) -> None:
+            notes = [one.describe() for one in others]
+            raise ExecutionError(message(), span=span, notes=notes)
+
+        def describe() -> str:
+            return message() + line_of(span)
+
+        def can_go() -> bool:
+            return any(map(is_over, left))
+
+        blocked = Blocked(wait, can_go, describe, complain)
+        return [Split(envs, [(ready, []), (left, [blocked])])] if ready else [blocked]
 
     return wait
 

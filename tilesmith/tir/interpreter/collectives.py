@@ -12,7 +12,15 @@ from tilesmith.tir.expr import CommReducer, IterVar
 from tilesmith.tir.interpreter.call_rules import handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.threads import barrier_name, require_whole, require_whole_grid
+from tilesmith.tir.interpreter.strands import Left
+from tilesmith.tir.interpreter.threads import (
+    barrier_name,
+    is_whole,
+    line_of,
+    meeting,
+    require_whole,
+    require_whole_grid,
+)
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 
 
@@ -20,9 +28,17 @@ from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 def _storage_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGroup:
     scope = str(call.args[0].value)  # type: ignore[attr-defined]
     warp_only = scope == "warp"
-    name = barrier_name(scope)
+    name, others_come = barrier_name(scope), compiler.scope.waits and scope != "global"
 
-    def wait(envs: list[Environment]) -> None:
+    def require(envs: list[Environment]) -> None:
+        require_whole(envs, name, span, warp_only)
+
+    def whole(envs: list[Environment]) -> bool:
+        return is_whole(envs, warp_only)
+
+    def wait(envs: list[Environment]) -> Left:
+        if others_come and not whole(envs):
+            return meeting(envs, wait, whole, require, name + line_of(span), warp_only)
         if scope == "global":
             require_whole_grid(envs, name, span)
         else:
@@ -30,6 +46,7 @@ def _storage_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
         watch = envs[0][CONTEXT_SLOT].watch
         if watch is not None:
             watch.barrier(envs, scope)
+        return None
 
     return wait
 

@@ -34,12 +34,17 @@ from tilesmith.tir.stmt import (
 
 __all__ = [
     "ASYNC_ATTRIBUTES", "Cooperation", "is_kernel_program", "launched_thread", "launches_threads",
-    "needs_groups",
+    "needs_groups", "waiting_statements",
 ]  # fmt: skip
 
 ASYNC_ATTRIBUTES = (
     "async_scope", "async_commit_queue_scope", "async_wait_queue_scope",
 )  # fmt: skip
+
+
+_WAITS = "tir.ptx_wait_barrier"
+_TOGETHER = ("tir.tvm_storage_sync", "tir.ptx_wgmma", "tir.ptx_wgmma_fence",
+             "tir.ptx_wgmma_commit_group", "tir.ptx_wgmma_wait_group")  # fmt: skip
 
 
 def launched_thread(stmt: Stmt) -> IterVar | None:
@@ -64,6 +69,42 @@ def is_kernel_program(func: PrimFunc) -> bool:
     if not launches_threads(func):
         return False
     return not any(isinstance(node, Block) and node.iter_vars for node in walk(func.body))
+
+
+class _Waiting(Visitor):
+    """Collects the statements (by id) that contain calls of some operators."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.ids: set[int] = set()
+        self.found = False
+
+    def visit(self, node: Any) -> None:
+        if not isinstance(node, Stmt):
+            super().visit(node)
+            return
+        before, self.found = self.found, False
+        super().visit(node)
+        if self.found:
+            self.ids.add(id(node))
+        self.found |= before
+
+    def visit_Call(self, node: Call) -> None:
+        self.found |= is_call(node, *self.names)
+        self.visit_children(node)
+
+
+def waiting_statements(body: Stmt) -> set[int]:
+    """Return the statements (by id) in which threads may wait for what others do (see
+    ``strands``): none without waits at barriers in shared memory; with them, also barriers of the
+    block and products of warpgroups, which threads may reach one group after the other."""
+    waits = _Waiting((_WAITS,))
+    waits.visit(body)
+    if not waits.found:
+        return set()
+    everything = _Waiting((_WAITS, *_TOGETHER))
+    everything.visit(body)
+    return everything.ids
 
 
 class _Uses:

@@ -4,6 +4,9 @@ A closure takes the environments of the active threads and runs the statement fo
 before the next statement starts, as if there were a barrier between any two statements. Programs
 without races give the same result under every order of threads; those before ThreadSync rely on
 this order. Code whose threads are independent runs thread by thread (see ``cooperation``).
+
+A closure returns None, or the steps that are left where threads wait for others (see ``strands``);
+the launch takes them.
 """
 
 from __future__ import annotations
@@ -15,11 +18,17 @@ from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.interpreter.async_copies import copies_of, hand_on_copies
 from tilesmith.tir.interpreter.call_rules import GROUP_CALLS, is_collective
-from tilesmith.tir.interpreter.cooperation import ASYNC_ATTRIBUTES, Cooperation, launched_thread
+from tilesmith.tir.interpreter.cooperation import (
+    ASYNC_ATTRIBUTES,
+    Cooperation,
+    launched_thread,
+    waiting_statements,
+)
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.placement import Placement
 from tilesmith.tir.interpreter.statements import StatementCompiler
 from tilesmith.tir.interpreter.stores import Prepare
+from tilesmith.tir.interpreter.strands import Left, Rest, Split, after, drive
 from tilesmith.tir.interpreter.threads import fork, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.stmt import (
@@ -50,14 +59,23 @@ class GroupCompiler(Dispatcher[RunGroup]):
     """Compiles statements to closures over groups of threads; the compiler for one thread compiles
     code whose threads are independent."""
 
-    def __init__(self, statements: StatementCompiler, cooperation: Cooperation) -> None:
+    def __init__(
+        self, statements: StatementCompiler, cooperation: Cooperation, body: Stmt
+    ) -> None:  # fmt: skip
         self.statements = statements
         self.expressions = statements.expressions
         self.frame = statements.frame
         self.scope = statements.scope
         self.views = statements.views
-        self.placement = Placement(self.frame, self.views)
         self.cooperation = cooperation
+        self.waiting = waiting_statements(body)
+        self.scope.waits = bool(self.waiting)
+        self.placement = Placement(self.frame, self.views, self.scope.waits)
+
+    def program(self, body: Stmt) -> Evaluate:
+        """Return the closure that runs the body of a function, which one thread begins."""
+        together = self.visit(body)
+        return lambda env: drive(together, [env], len)
 
     def visit(self, node: Stmt) -> RunGroup:
         """Return the closure that runs a statement for a group of threads."""
@@ -92,39 +110,63 @@ class GroupCompiler(Dispatcher[RunGroup]):
     def visit_SeqStmt(self, node: SeqStmt) -> RunGroup:
         parts = [self.visit(stmt) for stmt in node.seq]
 
-        def run(envs: list[Environment]) -> None:
-            for part in parts:
-                part(envs)
+        def run(envs: list[Environment]) -> Left:
+            for place, part in enumerate(parts, 1):
+                left = part(envs)
+                if left is not None:
+                    return [*left, *parts[place:]]
+            return None
 
         return run
+
+    def _split(
+        self, envs: list[Environment], answers: list[Any], yes: list[Any], no: list[Any]
+    ) -> Left:
+        """Return the step of threads that go two ways, where one way may wait for the other."""
+        chosen = [env for env, answer in zip(envs, answers) if answer]
+        others = [env for env, answer in zip(envs, answers) if not answer]
+        return [Split(envs, [(chosen, yes), (others, no)])]
 
     def visit_IfThenElse(self, node: IfThenElse) -> RunGroup:
         condition = self.expressions.visit(node.condition)
         then_case = self.visit(node.then_case)
         else_case = None if node.else_case is None else self.visit(node.else_case)
+        waits, otherwise = id(node) in self.waiting, [] if else_case is None else [else_case]
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             envs[0][CONTEXT_SLOT].active = envs
             answers = [condition(env) for env in envs]
             chosen = [env for env, answer in zip(envs, answers) if answer]
-            if chosen:
-                then_case(chosen)
-            if else_case is not None and len(chosen) < len(envs):
+            if len(chosen) == len(envs):
+                return then_case(envs)
+            if not chosen:
+                return None if else_case is None else else_case(envs)
+            if waits:
+                return self._split(envs, answers, [then_case], otherwise)
+            then_case(chosen)
+            if else_case is not None:
                 else_case([env for env, answer in zip(envs, answers) if not answer])
+            return None
 
         return run
 
     def visit_While(self, node: While) -> RunGroup:
         condition, body = self.expressions.visit(node.condition), self.visit(node.body)
+        waits = id(node) in self.waiting
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             while True:
                 envs[0][CONTEXT_SLOT].active = envs
                 answers = [condition(env) for env in envs]
-                envs = [env for env, answer in zip(envs, answers) if answer]
-                if not envs:
-                    return
-                body(envs)
+                going = [env for env, answer in zip(envs, answers) if answer]
+                if not going:
+                    return None
+                if waits and len(going) < len(envs):
+                    return self._split(envs, answers, [body, run], [])
+                envs = going
+                left = body(envs)
+                if left is not None:
+                    return [*left, run]
 
         return run
 
@@ -132,14 +174,14 @@ class GroupCompiler(Dispatcher[RunGroup]):
         slot, value = self.frame.slot(node.var), self.expressions.visit(node.value)
         body, stale = self.visit(node.body), self.views.stale_views(node.var)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             envs[0][CONTEXT_SLOT].active = envs
             values = [value(env) for env in envs]
             for env, found in zip(envs, values):
                 env[slot] = found
                 for view in stale:
                     env[view] = None
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -147,10 +189,10 @@ class GroupCompiler(Dispatcher[RunGroup]):
         check = self.statements.visit(node.with_fields(body=_NOTHING))
         body = self.visit(node.body)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             for env in envs:
                 check(env)
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -178,23 +220,40 @@ class GroupCompiler(Dispatcher[RunGroup]):
             slots = [self.frame.slot(node.loop_var), self.frame.slot(thread.var)]
             return self._launch(thread, slots, low, extent, node)
         slot, body = self.frame.slot(node.loop_var), self.visit(node.body)
+        waits = id(node) in self.waiting
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             firsts = [low(env) for env in envs]
             counts = [extent(env) for env in envs]
             if all(f == firsts[0] for f in firsts) and all(c == counts[0] for c in counts):
-                for index in range(firsts[0], firsts[0] + counts[0]):
-                    for env in envs:
-                        env[slot] = index
-                    body(envs)
-                return
-            for step in range(max(counts)):
-                active = []
-                for env, first, count in zip(envs, firsts, counts):
-                    if step < count:
-                        env[slot] = first + step
-                        active.append(env)
-                body(active)
+                return even(envs, firsts[0], firsts[0] + counts[0])
+            return uneven(envs, 0, {id(env): n for env, n in zip(envs, zip(firsts, counts))})
+
+        def even(envs: list[Environment], begin: int, end: int) -> Left:
+            for index in range(begin, end):
+                for env in envs:
+                    env[slot] = index
+                left = body(envs)
+                if left is not None:
+                    return [*left, Rest(even, index + 1, end)]
+            return None
+
+        def uneven(
+            envs: list[Environment], step: int, bounds: dict[int, tuple[int, int]]
+        ) -> Left:  # fmt: skip
+            while True:
+                answers = [step < bounds[id(env)][1] for env in envs]
+                active = [env for env, answer in zip(envs, answers) if answer]
+                if not active:
+                    return None
+                if waits and len(active) < len(envs):
+                    return self._split(envs, answers, [Rest(uneven, step, bounds)], [])
+                for env in active:
+                    env[slot] = bounds[id(env)][0] + step
+                left = body(active)
+                step += 1
+                if left is not None:
+                    return [*left, Rest(uneven, step, bounds)]
 
         return run
 
@@ -252,7 +311,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
                         for slot in slots:
                             env[slot] += first
                 if made:
-                    body(made)
+                    drive(body, made, len)
                     hand_on_copies(envs, made)
             context.launch_ended(tag)
 
@@ -285,7 +344,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
     ) -> RunGroup:
         body = self.visit(node.body)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             for env in envs:
                 index, count = env[THREAD_SLOT].axes[tag]
                 if extent(env) != count:
@@ -295,7 +354,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
                     )
                 for slot in slots:
                     env[slot] = low(env) + index
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -319,9 +378,9 @@ class GroupCompiler(Dispatcher[RunGroup]):
 
         place = self.placement.pointer(node.buffer_var, dtype, size)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             place(envs)
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -329,10 +388,10 @@ class GroupCompiler(Dispatcher[RunGroup]):
         self.views.binder(node.buffer)
         slot, body = self.frame.slot(node.buffer), self.visit(node.body)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             for env in envs:
                 env[slot] = None
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -342,21 +401,21 @@ class GroupCompiler(Dispatcher[RunGroup]):
         body = self.visit(node.body)
         stale = self.views.stale_views(node.buffer_var)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             for env in envs:
                 bind(env)
                 for view in stale:
                     env[view] = None
-            body(envs)
+            return body(envs)
 
         return run
 
     def visit_BufferRealize(self, node: BufferRealize) -> RunGroup:
         place, body = self.placement.buffer(node.buffer), self.visit(node.body)
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             place(envs)
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -366,17 +425,18 @@ class GroupCompiler(Dispatcher[RunGroup]):
         slots = [self.frame.slot(iterator.var) for iterator in node.block.iter_vars]
         binding = list(zip(slots, [self.expressions.visit(value) for value in node.iter_values]))
         predicate = self.expressions.visit(node.predicate)
-        body = self.visit(node.block)
+        body, waits = self.visit(node.block), id(node) in self.waiting
 
-        def run(envs: list[Environment]) -> None:
-            chosen = []
+        def run(envs: list[Environment]) -> Left:
+            answers = []
             for env in envs:
                 for slot, value in binding:
                     env[slot] = value(env)
-                if predicate(env):
-                    chosen.append(env)
-            if chosen:
-                body(chosen)
+                answers.append(predicate(env))
+            chosen = [env for env, answer in zip(envs, answers) if answer]
+            if waits and chosen and len(chosen) < len(envs):
+                return self._split(envs, answers, [body], [])
+            return body(chosen) if chosen else None
 
         return run
 
@@ -393,7 +453,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
         del self.scope.local_pointers[len(self.scope.local_pointers) - len(own) :]
         placers = [self.placement.buffer(buffer) for buffer in node.alloc_buffers]
 
-        def run(envs: list[Environment]) -> None:
+        def run(envs: list[Environment]) -> Left:
             for place in placers:
                 place(envs)
             for env in envs:
@@ -401,7 +461,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
                     match(env)
                 if init is not None:
                     init(env)
-            body(envs)
+            return body(envs)
 
         return run
 
@@ -430,10 +490,12 @@ class GroupCompiler(Dispatcher[RunGroup]):
         if node.attr_key == "async_commit_queue_scope":
             body = self.visit(node.body)
 
-            def commit(envs: list[Environment]) -> None:
-                body(envs)
+            def close(envs: list[Environment]) -> None:
                 for env in envs:
                     copies_of(env).commit(queue(env))
+
+            def commit(envs: list[Environment]) -> Left:
+                return after(body(envs), close, envs)
 
             return commit
         inner = node.body
@@ -444,10 +506,10 @@ class GroupCompiler(Dispatcher[RunGroup]):
             )
         pending, rest = self.expressions.visit(inner.value), self.visit(inner.body)
 
-        def wait(envs: list[Environment]) -> None:
+        def wait(envs: list[Environment]) -> Left:
             for env in envs:
                 copies_of(env).wait(queue(env), pending(env))
-            rest(envs)
+            return rest(envs)
 
         return wait
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesmith.ir import Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, Frame
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
 from tilesmith.tir.interpreter.threads import by_owner, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, RunGroup, allocate
 from tilesmith.tir.interpreter.views import BufferViews
@@ -14,10 +14,15 @@ __all__ = ["Placement"]
 
 
 class Placement:
-    """Makes closures that allocate memory for all threads of a group."""
+    """Makes closures that allocate memory for all threads of a group.
 
-    def __init__(self, frame: Frame, views: BufferViews) -> None:
+    ``waits``: threads of an owner may come to an allocation one group after the other (see
+    ``strands``), and then share what the first group got.
+    """
+
+    def __init__(self, frame: Frame, views: BufferViews, waits: bool = False) -> None:
         self.frame = frame
+        self.waits = waits
         self.views = views
 
     def pointer(self, pointer: Var, dtype: DataType, count: Evaluate) -> RunGroup:
@@ -31,8 +36,12 @@ class Placement:
             parties = by_owner(envs, level) if shared else {i: [e] for i, e in enumerate(envs)}
             known = envs[0][CONTEXT_SLOT].shared_memory if shared else {}
             for owner, party in parties.items():
-                memory = _fresh(party[0], dtype, count(party[0]), known.get((slot, owner)))
-                known[(slot, owner)] = memory
+                memory, holders = known.get((slot, owner), (None, set()))
+                numbers = {env[THREAD_SLOT].number for env in party} if self.waits else set()
+                if memory is None or not self.waits or holders & numbers:
+                    memory = _fresh(party[0], dtype, count(party[0]), memory)
+                    holders = set()
+                known[(slot, owner)] = memory, holders | numbers
                 for env in party:
                     env[slot] = memory
                     for view in stale:

@@ -65,7 +65,8 @@ class Context:
         self.options = options
         self.watch = Watch(options) if options.watched else None
         self.active: list[Environment] = []  # the threads that carry out the present statement
-        self.shared_memory: dict[Any, Any] = {}  # of the present kernel, by allocation and owner
+        # Shared memory of the present kernel and who has it, by allocation and owner.
+        self.shared_memory: dict[Any, Any] = {}
         self.fragments: dict[int, tuple[int, ...]] = {}  # m, n, k by id of the memory
         self.arrivals: dict[Any, SharedBarrier] = {}  # by block and number
         self.copies = Copies()  # transfers of functions without threads
@@ -136,8 +137,8 @@ class Program:
         ]
         self.has_threads = options.watched or needs_groups(func)
         if self.has_threads:
-            together = GroupCompiler(statements, Cooperation(func.with_body(body))).visit(body)
-            self.body: Evaluate = lambda env: together([env])
+            groups = GroupCompiler(statements, Cooperation(func.with_body(body)), body)
+            self.body: Evaluate = groups.program(body)
         else:
             self.body = statements.visit(body)
         self.size = expressions.frame.size

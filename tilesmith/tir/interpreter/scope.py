@@ -16,6 +16,7 @@ class Scope:
     ``reducers``: the reducers of the attributes ``reduce_scope``, the innermost last.
     ``local_pointers``: memory of single threads that is allocated around.
     ``is_async``: stores begin copies in the background (``async_scope``).
+    ``waits``: threads may wait for others at barriers in shared memory (see ``strands``).
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class Scope:
         self.reducers: list[Node] = []
         self.local_pointers: list[Var] = []
         self.is_async = False
+        self.waits = False
 
     @property
     def in_threads(self) -> bool:

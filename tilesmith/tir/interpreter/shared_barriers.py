@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir.span import Span
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.happens_before import Phases
 from tilesmith.tir.interpreter.values import Environment
 
 __all__ = ["SharedBarrier", "barrier_of", "set_up_barrier"]
@@ -21,10 +21,13 @@ __all__ = ["SharedBarrier", "barrier_of", "set_up_barrier"]
 class SharedBarrier:
     """One barrier: whom it waits for in its present phase, and how many phases are over."""
 
-    __slots__ = ("announced", "arrived", "brought", "copies", "landed", "phases", "wanted")
+    __slots__ = (
+        "announced", "arrived", "brought", "copies", "landed", "order", "phases", "wanted",
+    )  # fmt: skip
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, wanted: int, order: Phases | None = None) -> None:
         self.wanted = wanted
+        self.order = order  # what its phases order, where races are looked for
         self.arrived = self.announced = self.brought = self.phases = 0
         self.copies: list[Callable[[], None]] = []
         self.landed: list[Callable[[], None]] = []  # of phases that are over; nobody has waited
@@ -48,28 +51,25 @@ class SharedBarrier:
             self.copies = []
             self.arrived = self.announced = self.brought = 0
             self.phases += 1
+            if self.order is not None:
+                self.order.end()
 
     def is_over(self, waited: int) -> bool:
         """Return whether the phase is over for which a thread waits that has waited so often."""
         return bool((self.phases ^ waited) & 1)
 
-    def missing(self) -> str:
-        """Return what the present phase waits for."""
-        text = f"{self.arrived} of {self.wanted} arrivals"
+    def waits_forever(self, who: str, number: int, waited: int) -> str:
+        """Return the message on threads that wait for a phase which does not end."""
+        text = f"{who} waits forever at barrier {number} for phase {waited}: "
+        if self.phases != waited:
+            text += f"the barrier is in phase {self.phases}, which has "
+        text += f"{self.arrived} of {self.wanted} arrivals"
         if self.announced != self.brought:
             text += f", {self.brought} of {self.announced} announced bytes"
         return text
 
-    def wait(self, waited: int, number: int, env: Environment, span: Span | None) -> None:
-        """Show the data of the phase that a thread waits for, after it has waited so often before.
-        Raises ExecutionError if the phase does not end.
-        """
-        if not self.is_over(waited):
-            raise ExecutionError(
-                f"thread {env[THREAD_SLOT].describe()} waits forever at barrier {number}: "
-                f"{self.missing()}",
-                span=span,
-            )
+    def land(self) -> None:
+        """Show the data of the phases that are over."""
         for finish in self.landed:
             finish()
         self.landed = []
@@ -77,7 +77,9 @@ class SharedBarrier:
 
 def set_up_barrier(env: Environment, number: int, wanted: int) -> None:
     """Make a barrier of a thread's block."""
-    env[CONTEXT_SLOT].arrivals[(env[THREAD_SLOT].block, number)] = SharedBarrier(wanted)
+    context, thread = env[CONTEXT_SLOT], env[THREAD_SLOT]
+    order = None if context.watch is None else context.watch.phases_of(thread, number)
+    context.arrivals[(thread.block, number)] = SharedBarrier(wanted, order)
 
 
 def barrier_of(env: Environment, number: int) -> SharedBarrier:

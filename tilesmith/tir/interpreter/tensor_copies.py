@@ -7,7 +7,7 @@ import numpy
 from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnsupportedError
-from tilesmith.tir.interpreter.async_copies import UNKNOWN
+from tilesmith.tir.interpreter.async_copies import UNKNOWN, in_background
 from tilesmith.tir.interpreter.call_rules import handles
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
@@ -46,17 +46,24 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
                 f"{NAME} brings a box to byte {into.offset} of shared memory; with a swizzle of "
                 f"{copy.swizzle} bytes it has to be a multiple of {alignment}"
             )
-        data = _box(env, copy, tensor(env), place(env))
-        window = into.window(copy.nbytes)
-        window[places] = data
-        touch_bytes(env, into, copy.nbytes, True, pending=True)
-        window[...] = UNKNOWN
+        which = number(env)
+        barrier, window = barrier_of(env, which), into.window(copy.nbytes)
+        data = numpy.empty(0, numpy.uint8)
+
+        def start() -> None:
+            nonlocal data
+            data = _box(env, copy, tensor(env), place(env))
+            window[places] = data
+            touch_bytes(env, into, copy.nbytes, True, pending=True)
+            window[...] = UNKNOWN
 
         def finish() -> None:
             window[places] = data
             touch_bytes(env, into, copy.nbytes, True)
 
-        barrier_of(env, number(env)).bind([finish], copy.nbytes)
+        start, finish = in_background(env, which, [start, finish])
+        start()
+        barrier.bind([finish], copy.nbytes)
 
     return begin
 

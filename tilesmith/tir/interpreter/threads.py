@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.values import Environment, Pointer
+from tilesmith.tir.interpreter.strands import Meeting
+from tilesmith.tir.interpreter.values import Environment, Pointer, RunGroup
 from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = [
     "THREAD_ATTRIBUTES", "Thread", "barrier_name", "by_block", "by_owner", "by_warp",
-    "by_warpgroup", "fork", "require_whole", "require_whole_grid", "sharing_level",
+    "by_warpgroup", "describe_all", "fork", "is_whole", "line_of", "meeting", "require_whole",
+    "require_whole_grid", "sharing_level",
 ]  # fmt: skip
 
 THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
@@ -35,7 +38,7 @@ def sharing_level(scope: str) -> str:
 class Thread:
     """One thread: its index and the extent of each axis that has been launched around it."""
 
-    __slots__ = ("access", "axes", "block", "copies", "number", "warp_size")
+    __slots__ = ("access", "acts_as", "axes", "block", "copies", "number", "warp_size")
 
     def __init__(self, axes: dict[str, tuple[int, int]], warp_size: int) -> None:
         self.axes = axes
@@ -48,6 +51,7 @@ class Thread:
             stride *= extent
         self.number = number  # within the block, x running fastest
         self.access: Any = None  # epochs of the watch, between two barriers
+        self.acts_as: Any = None  # the copy in the background that accesses memory now
         self.copies: Any = None
 
     @property
@@ -71,6 +75,10 @@ class Thread:
         if warp_only:
             threads = min(self.warp_size, threads - self.warp * self.warp_size)
         return threads * virtual
+
+    def block_size(self) -> int:
+        """Return how many threads, each with a number of its own, a block has."""
+        return math.prod([n for tag, (_, n) in self.axes.items() if tag.startswith("threadIdx")])
 
     def describe(self) -> str:
         """Return the indices, for messages."""
@@ -186,6 +194,50 @@ def _number(env: Environment) -> int:
 def _lane(env: Environment) -> int:
     thread: Thread = env[THREAD_SLOT]
     return thread.lane
+
+
+def describe_all(envs: list[Environment]) -> str:
+    """Return the threads of a group, for messages: the first one, and how many more."""
+    more = f" (and {len(envs) - 1} more)" if len(envs) > 1 else ""
+    return f"thread {envs[0][THREAD_SLOT].describe()}{more}"
+
+
+def line_of(span: Any) -> str:
+    """Return the place of a statement, for messages, where it is known."""
+    return "" if span is None else f", {span.source_name}:{span.line}"
+
+
+def meeting(
+    envs: list[Environment], step: RunGroup, is_whole: Callable[[list[Environment]], bool],
+    require: RunGroup, what: str, in_branches: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Return the steps of threads that wait for others to take a step together: one meeting.
+    ``require`` raises the error that they have not all come."""
+    return [
+        Meeting(
+            step, lambda groups: is_whole(_merged(groups)), _merged,
+            lambda: f"{describe_all(envs)} waits at {what}", lambda others: require(envs),
+            in_branches,
+        )
+    ]  # fmt: skip
+
+
+def _merged(groups: list[list[Environment]]) -> list[Environment]:
+    """Return the threads of several groups as one, in the order of their numbers."""
+    envs = [env for group in groups for env in group]
+    envs.sort(key=_place)
+    return envs
+
+
+def _place(env: Environment) -> tuple[Any, int]:
+    thread: Thread = env[THREAD_SLOT]
+    return thread.block, thread.number
+
+
+def is_whole(envs: list[Environment], warp_only: bool = False) -> bool:
+    """Return whether all threads of each block (or warp) are active."""
+    groups = by_warp(envs) if warp_only else by_block(envs)
+    return all(len(one) == one[0][THREAD_SLOT].expected(warp_only) for one in groups.values())
 
 
 def require_whole(envs: list[Environment], what: str, span: Any, warp_only: bool = False) -> None:

@@ -21,7 +21,7 @@ from tilesmith.support.errors import ExecutionError, TypeMismatchError
 Environment = list[Any]
 Evaluate = Callable[[Environment], Any]
 """The closure of an expression or of a statement."""
-RunGroup = Callable[[list[Environment]], None]
+RunGroup = Callable[[list[Environment]], Any]
 """The closure of a statement for a group of threads."""
 CompileExpr = Callable[[PrimExpr], Evaluate]
 Place = tuple[Any, ...]

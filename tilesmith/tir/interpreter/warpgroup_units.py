@@ -1,8 +1,9 @@
 """Rules of matrix products of four warps: ``ptx_wgmma``.
 
 A product is computed at once, where the hardware may still be at work until the program waits for
-it: a program that forgets to wait is not found out. Shared memory is taken to begin at an address
-that is a multiple of 1024.
+it: a program that forgets to wait is not found out, except where barriers in shared memory hand
+tiles on, and races are looked for (see ``happens_before``). Shared memory is taken to begin at an
+address that is a multiple of 1024.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter.call_rules import handles_for_group
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.matrix_units import MMA_DTYPES, register_places, tensor_product
 from tilesmith.tir.interpreter.memory_calls import pointed_bytes
-from tilesmith.tir.interpreter.threads import by_warpgroup
+from tilesmith.tir.interpreter.strands import Left
+from tilesmith.tir.interpreter.threads import Thread, by_warpgroup, line_of, meeting
 from tilesmith.tir.interpreter.values import Environment, Evaluate, Pointer, RunGroup, element_type
 from tilesmith.tir.interpreter.watch import touch_bytes
 from tilesmith.tir.warpgroup_products import (
@@ -50,6 +53,28 @@ def require_warpgroups(envs: list[Environment], what: str, span: Span | None) ->
                 ),
             )
     return groups.values()
+
+
+def _come_together(
+    compiler: ExpressionCompiler, run: RunGroup, what: str, span: Span | None
+) -> RunGroup:
+    """Return a step of whole warpgroups, whose threads may come one group after the other where
+    they wait for each other."""
+    if not compiler.scope.waits:
+        return run
+
+    def is_whole(envs: list[Environment]) -> bool:
+        return all(len(members) == WARPGROUP for members in by_warpgroup(envs).values())
+
+    def require(envs: list[Environment]) -> None:
+        require_warpgroups(envs, what, span)
+
+    def meet(envs: list[Environment]) -> Left:
+        if is_whole(envs):
+            return run(envs)
+        return meeting(envs, meet, is_whole, require, what + line_of(span), in_branches=True)
+
+    return meet
 
 
 class WgmmaFacts:
@@ -106,7 +131,7 @@ def _wgmma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGr
             for thread, env in enumerate(members):
                 results(env)[...] = total[places[0][thread], places[1][thread]]
 
-    return multiply
+    return _come_together(compiler, multiply, "ptx_wgmma", span)
 
 
 def _registers(
@@ -158,9 +183,20 @@ def _from_shared(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts, wh
 
 
 def _touch(members: list[Environment], start: Pointer, address: Any) -> None:
-    """Report the reads to the watch as those of the first thread; the hardware says not whose."""
-    for one in (numpy.unique(address // 16) * 16).tolist():
-        touch_bytes(members[0], start.moved(one - start.offset), 16, False)
+    """Report the reads to the watch as those of the first thread, as the hardware says not whose;
+    where barriers in shared memory order threads, as those of the product, which each thread of the
+    warpgroup has begun."""
+    watch = members[0][CONTEXT_SLOT].watch
+    if watch is None:
+        return
+    accesses = watch.product_accesses([env[THREAD_SLOT] for env in members])
+    for number, one in enumerate((numpy.unique(address // 16) * 16).tolist()):
+        env = members[number % len(members) if accesses else 0]
+        thread: Thread = env[THREAD_SLOT]
+        if accesses:
+            thread.acts_as = accesses[number % len(members)]
+        touch_bytes(env, start.moved(one - start.offset), 16, False)
+        thread.acts_as = None
 
 
 @handles_for_group(
@@ -168,9 +204,17 @@ def _touch(members: list[Environment], start: Pointer, address: Any) -> None:
 )
 def _order(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGroup:
     name = call.op.name.removeprefix("tir.")
+    pending = compiler.visit(call.args[0]) if name == "ptx_wgmma_wait_group" else None
+    if name == "ptx_fence_proxy_async":
+        return lambda envs: None
 
     def check(envs: list[Environment]) -> None:
-        if name != "ptx_fence_proxy_async":
-            require_warpgroups(envs, name, span)
+        watch = envs[0][CONTEXT_SLOT].watch
+        for members in require_warpgroups(envs, name, span):
+            threads = [env[THREAD_SLOT] for env in members]
+            if watch is not None and name == "ptx_wgmma_commit_group":
+                watch.products_committed(threads)
+            elif watch is not None and pending is not None:
+                watch.products_awaited(threads, pending(members[0]))
 
-    return check
+    return _come_together(compiler, check, name, span)

@@ -1,8 +1,9 @@
 """Checks each access: races between threads, reads of memory that was never written.
 
 Two accesses of an element by different threads, one of them writing, need a barrier between them
-(of the block, or of the warp for threads of one); threads of different blocks can only meet at a
-barrier of the grid. The order in which the interpreter runs threads plays no role.
+(of the block, of the warp for threads of one, or in shared memory, see ``happens_before``); threads
+of different blocks can only meet at a barrier of the grid. The order in which the interpreter runs
+threads plays no role.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import numpy
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
+from tilesmith.tir.interpreter.happens_before import Order, Phases
 from tilesmith.tir.interpreter.options import Options
 from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Place, Pointer
+from tilesmith.tir.warpgroup_products import WARPGROUP
 
 __all__ = ["AccessObserver", "Observe", "Watch", "touch_bytes"]
 
@@ -27,27 +30,52 @@ _WRITTEN = b"\1" * 4096  # flags of bytes that have been written
 
 
 class Access:
-    """One access: its thread, and the epochs (regions between barriers) in which it happened."""
+    """One access: its thread, and the epochs (regions between barriers) in which it happened.
 
-    __slots__ = ("block", "epoch", "grid_epoch", "key", "name", "warp", "warp_epoch")
+    Where barriers in shared memory order the block, also the number (``unit``) and time of who
+    accesses, and what it has seen. It may be a copy in the background, begun by the thread.
+    """
 
-    def __init__(self, thread: Thread, grid_epoch: int, epoch: int, warp_epoch: int) -> None:
+    __slots__ = (
+        "block", "epoch", "grid_epoch", "is_threads", "key", "name", "seen", "time", "unit", "warp",
+        "warp_epoch",
+    )  # fmt: skip
+
+    def __init__(
+        self, thread: Thread, grid_epoch: int, epoch: int, warp_epoch: int, order: Order | None,
+        unit: int | None = None,
+    ) -> None:  # fmt: skip
         self.key = (thread.block, thread.number)
         self.block = thread.block
         self.warp = thread.warp
         self.grid_epoch = grid_epoch
         self.epoch = epoch
         self.warp_epoch = warp_epoch
-        self.name = thread.describe()
+        self.is_threads = unit is None
+        self.unit = thread.number if unit is None else unit
+        self.name = f"thread {thread.describe()}"
+        if unit is not None and order is not None:
+            self.name = f"{order.describe(unit, str)}, begun by {self.name},"
+        self.time = 1
+        self.seen: Any = None
+        if order is not None:
+            self.time = int(order.times[self.unit])
+            self.seen = order.seen[thread.number].copy()
 
     def ordered(self, other: Access) -> bool:
         """Return whether a barrier, or being one thread, orders the two accesses."""
-        if self.key == other.key or self.grid_epoch != other.grid_epoch:
+        if self is other or self.grid_epoch != other.grid_epoch:
+            return True
+        if self.key == other.key and self.is_threads:
             return True
         if self.block != other.block:
             return False
-        if self.epoch != other.epoch:
+        if self.is_threads and self.epoch != other.epoch:
             return True
+        if other.seen is not None and other.seen[self.unit] >= self.time:
+            return True
+        if not (self.is_threads and other.is_threads):
+            return False
         return self.warp == other.warp and self.warp_epoch != other.warp_epoch
 
 
@@ -61,6 +89,7 @@ class Watch:
         self.grid_epoch = 0
         self.epochs: dict[Any, int] = {}
         self.warp_epochs: dict[Any, int] = {}
+        self.orders: dict[Any, Order] = {}  # by block, once it has barriers in shared memory
         self.writes: dict[Any, tuple[bytes, list[Access]]] = {}
         self.reads: dict[Any, list[Access]] = {}
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
@@ -74,13 +103,20 @@ class Watch:
         if scope == "global":
             self.grid_epoch += 1
         elif scope == "warp":
-            for warp in by_warp(envs):
+            for warp, members in by_warp(envs).items():
                 self.warp_epochs[warp] = self.warp_epochs.get(warp, 0) + 1
+                self._meet(members)
         else:
-            for block in by_block(envs):
+            for block, members in by_block(envs).items():
                 self.epochs[block] = self.epochs.get(block, 0) + 1
+                self._meet(members)
         for env in envs:
             env[THREAD_SLOT].access = None
+
+    def _meet(self, envs: list[Environment]) -> None:
+        order = self._order_of(envs[0][THREAD_SLOT])
+        if order is not None:
+            order.meet([env[THREAD_SLOT].number for env in envs])
 
     def launch_ended(self) -> None:
         """Begin a new grid epoch: all threads of a kernel have ended."""
@@ -88,16 +124,72 @@ class Watch:
 
     def access(self, thread: Thread) -> Access:
         """Return the current access of a thread."""
-        found: Access | None = thread.access
+        found: Access | None = thread.acts_as or thread.access
         if found is None or found.grid_epoch != self.grid_epoch:
-            warp = (thread.block, thread.warp)
-            found = thread.access = Access(
-                thread,
-                self.grid_epoch,
-                self.epochs.get(thread.block, 0),
-                self.warp_epochs.get(warp, 0),
-            )
+            found = thread.access = self._fresh_access(thread)
         return found
+
+    def _fresh_access(self, thread: Thread, unit: int | None = None) -> Access:
+        return Access(
+            thread, self.grid_epoch, self.epochs.get(thread.block, 0),
+            self.warp_epochs.get((thread.block, thread.warp), 0), self._order_of(thread), unit,
+        )  # fmt: skip
+
+    # Barriers in shared memory.
+
+    def phases_of(self, thread: Thread, barrier: int) -> Phases | None:
+        """Return what a barrier hands on that a thread sets up; None where races do not matter."""
+        if not self.options.check_races:
+            return None
+        order = self._order_of(thread)
+        if order is None:
+            order = self.orders[thread.block] = Order(thread.block_size())
+        return order.phases_of(barrier)
+
+    def _order_of(self, thread: Thread) -> Order | None:
+        order = self.orders.get(thread.block)
+        is_present = order is not None and order.threads == thread.block_size()
+        return order if is_present else None  # that of an earlier kernel
+
+    def arrived(self, thread: Thread, phases: Phases | None) -> None:
+        """Record that a thread has arrived at a barrier."""
+        if phases is not None:
+            phases.order.arrive([thread.number], phases)
+            thread.access = None
+
+    def waited(self, thread: Thread, phases: Phases | None, number: int) -> None:
+        """Record that a thread has waited for a phase."""
+        if phases is not None:
+            phases.order.wait([thread.number], phases, number)
+            thread.access = None
+
+    def copy_access(self, thread: Thread, phases: Phases | None) -> Access | None:
+        """Return the access of a copy that a thread binds to a barrier now."""
+        return None if phases is None else self._fresh_access(thread, phases.unit)
+
+    def product_accesses(self, threads: list[Thread]) -> list[Access]:
+        """Return the accesses of a product of a warpgroup that each of its threads begins; none
+        where no barriers in shared memory order the block."""
+        order = self._order_of(threads[0])
+        if order is None:
+            return []
+        unit = order.products_of(threads[0].number // WARPGROUP)
+        return [self._fresh_access(thread, unit) for thread in threads]
+
+    def products_committed(self, threads: list[Thread]) -> None:
+        """Record that a warpgroup has closed a group of products."""
+        order = self._order_of(threads[0])
+        if order is not None:
+            order.commit_products(threads[0].number // WARPGROUP)
+
+    def products_awaited(self, threads: list[Thread], pending: int) -> None:
+        """Record that a warpgroup has waited for all groups of products but the newest."""
+        order = self._order_of(threads[0])
+        if order is not None:
+            numbers = [thread.number for thread in threads]
+            order.wait_for_products(numbers, threads[0].number // WARPGROUP, pending)
+            for thread in threads:
+                thread.access = None
 
     # Memory.
 
@@ -169,6 +261,10 @@ class Watch:
         if others and not (is_same if writes else present in writers):
             raise _race(what, present, "writes" if writes else "reads", others[-1], "writes")
         readers = self.reads.setdefault(address, [])
+        if not writes and present.seen is not None:  # a later writer may have seen some, not others
+            if present not in readers:
+                readers[:] = [one for one in readers if not one.ordered(present)] + [present]
+            return
         if not writes:
             if present not in readers and len(readers) < 2:
                 readers.append(present)
@@ -187,9 +283,12 @@ class Watch:
 
 def _race(what: str, one: Access, does: str, other: Access, did: str) -> ExecutionError:
     return ExecutionError(
-        f"race: thread {one.name} {does} {what}, thread {other.name} {did} it, and no barrier "
-        "stands between",
-        notes=('put T.tvm_storage_sync("shared") between the two, or run ThreadSync',),
+        f"race: {one.name} {does} {what}, {other.name} {did} it, and no barrier stands between",
+        notes=(
+            'put T.tvm_storage_sync("shared") between the two, or run ThreadSync'
+            if one.seen is None
+            else "let one arrive at a barrier behind its access, and the other wait there before",
+        ),
     )
 
 

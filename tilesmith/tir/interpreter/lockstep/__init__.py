@@ -3,7 +3,8 @@
     found = run_kernels(func, [a, b, c], LockstepOptions(), observers)
 
 Values are arrays with one entry for each active thread, so that a block of hundreds of threads
-takes as many steps as one thread. What the interpreter's groups of threads check one by one
+takes as many steps as one thread. Where threads wait at barriers in shared memory for what others
+do, those go on first (``strands``). What the interpreter's groups of threads check one by one
 (``watch``) is checked here for all threads at once: races within a block, a warp and across
 blocks, undefined reads, accesses outside of buffers, barriers that not all threads reach, copies
 that were not waited for, shuffles of lanes that do not take part. Of a large grid only some blocks

@@ -334,12 +334,15 @@ def check_arrived(
 
 def checked_read(
     env: Environment, site: Any, memory: Memory, group: Group, position: Any, size: int,
-    is_async: bool = False,
+    is_async: bool = False, actors: Any = None,
 ) -> None:  # fmt: skip
-    """Check and count a read of elements by thread (``is_async``: by a copy in the background)."""
+    """Check and count a read of elements by thread (``is_async``: by a copy in the background;
+    ``actors`` tells those where barriers in shared memory order them)."""
     state: State = env[CONTEXT_SLOT]
     if memory.space in ("shared", "global"):
-        state.accessed(site, memory, group, position, size, False, is_async=is_async)
+        state.accessed(
+            site, memory, group, position, size, False, is_async=is_async, actors=actors
+        )  # fmt: skip
     if memory.pending is not None:
         check_arrived(state, site, memory, position, size, group)
     flags = defined_at(memory, position, size, group)

@@ -2,7 +2,8 @@
 attached, waiting goes on when as many have arrived as the barrier was set up for.
 
 As in the interpreter's ``async_copies``: counts per block of threads; whoever waits sees the copies
-that any thread has attached; a wait orders the accesses of the block.
+that any thread has attached, and what those have done who have arrived (``happens_before``).
+Threads that wait for a phase which is not over let others go on (``strands``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
+from tilesmith.tir.interpreter.strands import Blocked, Left, Meeting, Split, Step
 from tilesmith.tir.interpreter.values import Environment
 
 handles_statement = STATEMENT_RULES.handles
@@ -31,11 +33,7 @@ def _create(compiler: Any, call: Call, span: Any) -> Run:
 @handles_statement("ptx_init_barrier_thread_count")
 def _init(compiler: Any, call: Call, span: Any) -> Run:
     number, count = compiler.number(call.args[0]), compiler.number(call.args[1])
-
-    def init(env: Environment) -> None:
-        env[CONTEXT_SLOT].arrivals[int(number(env))] = SharedBarrier(int(count(env)))
-
-    return init
+    return lambda env: env[CONTEXT_SLOT].set_up_barrier(int(number(env)), int(count(env)))
 
 
 @handles_statement("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx")
@@ -45,12 +43,18 @@ def _arrive(compiler: Any, call: Call, span: Any) -> Run:
     site = compiler.site("barrier", "arrive", "shared", span)
 
     def arrive(env: Environment) -> None:
-        group: Group = env[THREAD_SLOT]
+        ids = env[THREAD_SLOT].ids
         barrier = barrier_at(env, int(number(env)), site)
         if barrier is None:
             return
-        for _ in range(group.count):
-            barrier.arrive(int(announced(env)))
+        nbytes = int(announced(env))
+        while len(ids):  # as many at once as the present phase still waits for
+            now = ids[: max(barrier.wanted - barrier.arrived, 1)]
+            ids = ids[len(now) :]
+            if barrier.order is not None:
+                barrier.order.order.arrive(now, barrier.order)
+            for _ in now:
+                barrier.arrive(nbytes)
 
     return arrive
 
@@ -58,9 +62,14 @@ def _arrive(compiler: Any, call: Call, span: Any) -> Run:
 @handles_statement("ptx_cp_async_barrier")
 def _attach(compiler: Any, call: Call, span: Any) -> Run:
     number = compiler.number(call.args[0])
+    site = compiler.site("barrier", "copies", "shared", span)
 
     def attach(env: Environment) -> None:
-        env[CONTEXT_SLOT].copies.attach(env[THREAD_SLOT].ids, int(number(env)))
+        which = int(number(env))
+        barrier = barrier_at(env, which, site)
+        if barrier is not None:
+            state: State = env[CONTEXT_SLOT]
+            state.copies.attach(state, env[THREAD_SLOT].ids, which, barrier)
 
     return attach
 
@@ -69,50 +78,90 @@ def _attach(compiler: Any, call: Call, span: Any) -> Run:
 def _bulk(compiler: Any, call: Call, span: Any) -> Run:
     copy = STATEMENT_RULES.get("tir.ptx_cp_async")
     assert copy is not None
-    begin = copy(compiler, call.with_fields(args=call.args[:5]), span)
-    attach = _attach(compiler, call.with_fields(args=call.args[5:]), span)
+    begin: Any = copy(compiler, call.with_fields(args=call.args[:5]), span)
     count, number = compiler.number(call.args[4]), compiler.number(call.args[5])
     site = compiler.site("barrier", "copy", "shared", span)
 
     def run(env: Environment) -> None:
-        begin(env)
-        attach(env)
-        barrier = barrier_at(env, int(number(env)), site)
-        if barrier is not None:
-            barrier.bind([], int(count(env)) * env[THREAD_SLOT].count)
+        which, state = int(number(env)), env[CONTEXT_SLOT]
+        barrier = barrier_at(env, which, site)
+        if barrier is None:
+            return
+        group: Group = env[THREAD_SLOT]
+        begin(env, None if barrier.order is None else barrier.order.unit)
+        state.copies.attach(state, group.ids, which, barrier)
+        barrier.bind([], int(count(env)) * group.count)
 
     return run
 
 
 @handles_statement("ptx_wait_barrier")
-def _wait(compiler: Any, call: Call, span: Any) -> Run:
-    number = compiler.number(call.args[0])
+def _wait(compiler: Any, call: Call, span: Any) -> Step:
+    number, narrow = compiler.number(call.args[0]), compiler.narrowed()
     site = compiler.site("barrier", "wait", "shared", span)
 
-    def wait(env: Environment) -> None:
-        group: Group = env[THREAD_SLOT]
+    def waits_of(state: State, which: int) -> Any:
+        """Return how often each thread has waited at a barrier."""
+        return state.waits.setdefault(which, numpy.zeros(state.threads, numpy.int64))
+
+    def go_on(env: Environment, which: int, barrier: SharedBarrier) -> None:
         state: State = env[CONTEXT_SLOT]
+        ids, waits = env[THREAD_SLOT].ids, waits_of(state, which)
+        if barrier.order is not None:
+            for phase in numpy.unique(waits[ids]).tolist():
+                barrier.order.order.wait(ids[waits[ids] == phase], barrier.order, phase)
+        waits[ids] += 1
+        state.copies.complete(env, which, barrier.phases)
+        for observer in state.observers:
+            observer.waited(site, state.weight)
+
+    def blocked(env: Environment, which: int, barrier: SharedBarrier) -> Blocked:
+        state: State = env[CONTEXT_SLOT]
+        group: Group = env[THREAD_SLOT]
+        waits = waits_of(state, which)[group.ids]
+
+        def describe() -> str:
+            return barrier.waits_forever(state.group_text(group), which, int(waits[0]))
+
+        def complain(others: list[Any]) -> None:
+            there = [one.describe() for one in others if isinstance(one, Meeting)]
+            state.find("endless wait", "; ".join([describe(), *there]), site)
+
+        def can_go() -> bool:
+            return bool(_are_over(barrier, waits).any())
+
+        return Blocked(wait, can_go, describe, complain)
+
+    def wait(env: Environment) -> Left:
         which = int(number(env))
         barrier = barrier_at(env, which, site)
         if barrier is None:
-            return
-        waits = state.waits.setdefault(which, numpy.zeros(state.threads, numpy.int64))
-        early = [int(one) for one in group.ids if not barrier.is_over(int(waits[one]))]
-        if early:
-            state.find(
-                "endless wait",
-                f"thread {state.thread_text(early[0])} waits forever at barrier {which}: "
-                f"{barrier.missing()}",
-                site,
-            )
-        waits[group.ids] += 1
-        state.copies.complete(env, which)
-        if state.launch is not None:
-            state.clock.barrier()
-            for observer in state.observers:
-                observer.waited(site, state.weight)
+            return None
+        over = _are_over(barrier, waits_of(env[CONTEXT_SLOT], which)[env[THREAD_SLOT].ids])
+        if over.all():
+            go_on(env, which, barrier)
+            return None
+        if not over.any():
+            return [blocked(env, which, barrier)]
+        ready, left = [narrow(env, numpy.flatnonzero(one)) for one in (over, ~over)]
+        go_on(ready, which, barrier)
+        return [Split(env, [(ready, []), (left, [blocked(left, which, barrier)])])]
 
     return wait
+
+
+def _are_over(barrier: SharedBarrier, waits: Any) -> Any:
+    """Return for each thread whether the phase is over that it waits for, by how often it has
+    waited so far."""
+    return ((barrier.phases ^ waits) & 1).astype(numpy.bool_)
+
+
+def actors_of(barrier: SharedBarrier | None, group: Group) -> Any:
+    """Return the copies in the background that threads bind to a barrier (see ``Order``); None
+    where nobody waits for them."""
+    if barrier is None or barrier.order is None:
+        return None
+    return numpy.full(group.count, barrier.order.unit)
 
 
 def barrier_at(env: Environment, number: int, site: Any) -> SharedBarrier | None:

@@ -15,7 +15,8 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import flags_of, put, put_seen, where_of
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import Site
-from tilesmith.tir.interpreter.lockstep.state import Group, State
+from tilesmith.tir.interpreter.lockstep.state import Group, State, granules
+from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
 from tilesmith.tir.interpreter.values import Environment
 
 __all__ = ["PTX_QUEUE", "BlockCopies"]
@@ -52,17 +53,19 @@ class BlockCopies:
 
     def begin(
         self, env: Environment, site: Site, memory: Memory, ids: Any, position: Any, values: Any,
-        kind: Any, defined: Any = None,
+        kind: Any, defined: Any = None, actors: Any = None,
     ) -> None:  # fmt: skip
         """Begin copies: ``position`` are elements of ``kind``, by thread (and lane). ``defined``:
-        which of the values were ever written (None: all)."""
+        which of the values were ever written (None: all). ``actors``: see ``State.accessed``."""
         state: State = env[CONTEXT_SLOT]
         size = numpy.dtype(kind).itemsize
         self.flying.append(_Copy(site, memory, ids, position, values, kind, defined))
         group: Group = env[THREAD_SLOT]
         if memory.space in ("shared", "global"):
             same = put_seen(memory, numpy.dtype(kind), position, group, values)
-            state.accessed(site, memory, group, position, size, True, same, is_async=True)
+            state.accessed(
+                site, memory, group, position, size, True, same, is_async=True, actors=actors
+            )  # fmt: skip
         where = where_of(memory, position, size, group)
         memory.in_flight()[where] = True
         memory.written(where, False)
@@ -77,19 +80,29 @@ class BlockCopies:
             copy.queue = queue if chosen.any() else copy.queue
         counts[ids] += 1
 
-    def attach(self, ids: Any, barrier: int) -> None:
-        """Let a barrier in shared memory stand for the copies that these threads have begun."""
+    def attach(self, state: State, ids: Any, number: int, barrier: SharedBarrier) -> None:
+        """Let the present phase of a barrier in shared memory stand for the copies that these
+        threads have begun."""
         active = self._flags(ids)
         for copy in self.flying:
             chosen = active[copy.ids] & (copy.group < 0)
-            copy.group[chosen] = 0
-            copy.queue = ("barrier", barrier) if chosen.any() else copy.queue
+            if not chosen.any():
+                continue
+            copy.group[chosen] = barrier.phases
+            copy.queue = ("barrier", number)
+            if barrier.order is not None and copy.memory.space in ("shared", "global"):
+                size = numpy.dtype(copy.kind).itemsize
+                at = granules(copy.position[chosen], size, copy.memory.granule).reshape(-1)
+                actors = numpy.full(len(at), barrier.order.unit)
+                shadow = copy.memory.shadow_of(copy.memory.space == "global")
+                shadow.writes.put(at, actors, state.clock, copy.site.number)
 
-    def complete(self, env: Environment, barrier: int) -> None:
-        """Carry out the copies that any thread has attached to a barrier."""
+    def complete(self, env: Environment, barrier: int, phases: int) -> None:
+        """Carry out the copies that any thread has attached to the phases of a barrier that are
+        over: so many."""
         kept = []
         for copy in self.flying:
-            done = copy.group >= 0
+            done = (copy.group >= 0) & (copy.group < phases)
             if copy.queue != ("barrier", barrier) or not done.any():
                 kept.append(copy)
             elif self._partly(env, copy, done):
@@ -144,6 +157,9 @@ class BlockCopies:
             flags = flags_of(copy.defined[done], position, size, memory)
         memory.written(where, flags)
         if memory.space not in ("shared", "global"):
+            put(memory, kind, position, group, values)
+            return
+        if isinstance(copy.queue, tuple):  # bound to a barrier, and recorded as its copy
             put(memory, kind, position, group, values)
             return
         same = put_seen(memory, kind, position, group, values)

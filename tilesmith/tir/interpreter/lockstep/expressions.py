@@ -42,7 +42,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import BufferAccesses
 from tilesmith.tir.interpreter.lockstep.observers import Site
 from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES, TRANSPARENT, shuffle
-from tilesmith.tir.interpreter.lockstep.state import State
+from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function
 from tilesmith.tir.interpreter.values import Environment, Evaluate, convert_value, element_type
 from tilesmith.tir.stmt import BufferStore
@@ -81,6 +81,7 @@ class LockstepExpressions(Dispatcher[Evaluate]):
         self.varying: set[Var] = set()
         self.scope: list[int] = []  # slots of variables that differ between threads
         self.loops: list[str] = []
+        self.waits = False  # threads may wait for others at barriers in shared memory
         self.sites: list[Site] = []
         self.statement: Any = None
         self.accesses = BufferAccesses(self)
@@ -143,6 +144,22 @@ class LockstepExpressions(Dispatcher[Evaluate]):
             return made
 
         return narrow
+
+    def widened(self) -> Callable[[list[Environment]], Environment]:
+        """Return the function that makes the environment of several groups of active threads."""
+        slots = tuple(self.scope)
+
+        def widen(envs: list[Environment]) -> Environment:
+            made, groups = envs[0].copy(), [env[THREAD_SLOT] for env in envs]
+            ids = numpy.concatenate([group.ids for group in groups])
+            order = numpy.argsort(ids)
+            is_whole = len(ids) == made[CONTEXT_SLOT].threads
+            made[THREAD_SLOT] = Group(ids[order], is_whole, groups[0].warp_size)
+            for slot in slots:
+                made[slot] = numpy.concatenate([env[slot] for env in envs])[order]
+            return made
+
+        return widen
 
     # Values.
 

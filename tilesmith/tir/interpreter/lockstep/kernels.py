@@ -94,14 +94,24 @@ class _Work:
 
 
 def _has_barrier(stmt: Stmt) -> bool:
-    return any(is_call(node, "tir.tvm_storage_sync", "tir.ptx_wait_barrier") for node in walk(stmt))
+    return any(is_call(node, "tir.tvm_storage_sync") for node in walk(stmt))
 
 
-def loops_to_cut(stmt: Stmt, options: LockstepOptions) -> tuple[set[int], bool]:
+def _arrives(stmt: Stmt) -> bool:
+    """Return whether threads arrive at barriers in shared memory, which count them."""
+    names = "tir.ptx_arrive_barrier", "tir.ptx_arrive_barrier_expect_tx"
+    return any(is_call(node, *names) for node in walk(stmt))
+
+
+def loops_to_cut(
+    stmt: Stmt, options: LockstepOptions, waiting: set[int]
+) -> tuple[set[int], bool]:  # fmt: skip
     """Return the loops (by id) that are cut so that a block stays within the budget, and whether
     one of them is no loop over whole tiles, so that what it would have written is missing.
 
-    Loops with barriers come first: each iteration writes the tiles that it reads.
+    Loops with barriers come first: each iteration writes the tiles that it reads. Loops in which
+    threads wait for each other (``waiting``) or arrive at barriers in shared memory are not cut:
+    both sides count their turns.
     """
     work = _Work()
     if work.of(stmt) <= options.statements:
@@ -111,6 +121,7 @@ def loops_to_cut(stmt: Stmt, options: LockstepOptions) -> tuple[set[int], bool]:
         for node in walk(stmt)
         if isinstance(node, For) and node.kind in (ForKind.SERIAL, ForKind.UNROLLED)
         and isinstance(node.extent, IntImm) and node.extent.value > CUT_ITERATIONS
+        and id(node) not in waiting and not _arrives(node.body)
     ]  # fmt: skip
     with_barrier = [loop for loop in loops if _has_barrier(loop.body)]
     others = [loop for loop in loops if not _has_barrier(loop.body)]

@@ -14,6 +14,7 @@ import numpy
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.interpreter.happens_before import Order
 from tilesmith.tir.interpreter.values import element_type, poison
 
 __all__ = ["Clock", "Memory", "Shadow", "space_of"]
@@ -40,11 +41,13 @@ class Clock:
         self.block_first = 1
         self.warp_size = warp_size
         self.warp_epochs: numpy.ndarray | None = None  # by warp; None: no warp has waited yet
+        self.order: Order | None = None  # in blocks that wait at barriers in shared memory
 
     @property
-    def now(self) -> tuple[int, Any]:
+    def now(self) -> tuple[int, Any, int]:
         """Return what changes with each barrier."""
-        return self.epoch, self.warp_epochs is None or self.warp_epochs.tobytes()
+        events = 0 if self.order is None else self.order.events
+        return self.epoch, self.warp_epochs is None or self.warp_epochs.tobytes(), events
 
     def launched(self) -> None:
         """Begin a kernel."""
@@ -55,17 +58,24 @@ class Clock:
         """Begin a block of threads."""
         self.epoch += 1
         self.block_first = self.epoch
-        self.warp_epochs = None
+        self.warp_epochs = self.order = None
 
     def barrier(self) -> None:
         """Order all threads of the block."""
         self.epoch += 1
+        if self.order is not None:
+            self.order.meet(numpy.arange(self.order.threads))
 
-    def warp_barrier(self, warps: numpy.ndarray, count: int) -> None:
-        """Order the threads of each of these warps."""
+    def warp_barrier(self, threads: numpy.ndarray, count: int) -> None:
+        """Order these threads within each of their warps; a block has ``count`` warps."""
         if self.warp_epochs is None:
             self.warp_epochs = numpy.zeros(count, numpy.int32)
-        self.warp_epochs[numpy.unique(warps)] += 1
+        warps = threads // self.warp_size
+        different = numpy.unique(warps)
+        self.warp_epochs[different] += 1
+        if self.order is not None:
+            for warp in different:
+                self.order.meet(threads[warps == warp])
 
     def of_warps(self, threads: numpy.ndarray) -> Any:
         """Return the epochs of the warps of threads."""
@@ -83,25 +93,37 @@ class _Records:
         self.thread = numpy.zeros(count, numpy.int32)
         self.warp_epoch = numpy.zeros(count, numpy.int32)
         self.site = numpy.zeros(count, numpy.int32)
+        self.time = numpy.zeros(count, numpy.int32)  # where barriers in shared memory count it
 
     def unordered(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock) -> numpy.ndarray:
         """Return which accesses are not ordered with the recorded one of the same block."""
         found: numpy.ndarray = self.epoch[at] == clock.epoch
+        others = self.thread[at]
+        if clock.order is not None:  # what goes on in the background goes on behind barriers
+            found |= (others >= clock.order.threads) & (self.epoch[at] >= clock.block_first)
         if not found.any():
             return found
-        others = self.thread[at]
         found &= others != threads
         if clock.warp_epochs is not None:
             size = clock.warp_size
             ordered = others // size == threads // size
             ordered &= self.warp_epoch[at] != clock.of_warps(threads)
+            if clock.order is not None:
+                ordered &= others < clock.order.threads
             found &= ~ordered
+        if clock.order is not None:
+            left = numpy.flatnonzero(found)
+            times = self.time[at[left]]
+            found[left] = ~clock.order.is_before(others[left], times, threads[left])
         return found
 
     def put(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int) -> None:
+        """Record accesses. Copies and products in the background count as threads (``Order``)."""
         self.epoch[at] = clock.epoch
         self.thread[at] = threads
         self.site[at] = site
+        if clock.order is not None:
+            self.time[at] = clock.order.times[threads]
         if clock.warp_epochs is not None:
             self.warp_epoch[at] = clock.of_warps(threads)
 
@@ -113,6 +135,8 @@ class Shadow:
         self.writes = _Records(count)
         self.reads = _Records(count)
         self.second_reads = _Records(count)  # by another thread than `reads`
+        self.reads_by: dict[int, _Records] = {}  # by warp, where some threads are ordered only
+        self.count = count
         self.across_blocks = across_blocks
         self.overwritten: tuple[int | None, int | None, int] | None = None
         """The other access of the latest race, where recording the write has replaced it."""
@@ -125,9 +149,11 @@ class Shadow:
             self.read_block = numpy.zeros(count, numpy.int32)
 
     def read(
-        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int
-    ) -> tuple[numpy.ndarray, str]:
-        """Record reads; return which of them race, and with what."""
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int,
+        readers: numpy.ndarray | None = None,
+    ) -> tuple[numpy.ndarray, str]:  # fmt: skip
+        """Record reads; return which of them race, and with what. ``readers``: what reads in the
+        background for the threads."""
         self.overwritten = None
         bad, what = self.writes.unordered(at, threads, clock), "writes"
         if bad.any():
@@ -138,6 +164,9 @@ class Shadow:
             fresh = at[self.first_read[at] < clock.launch_first]
             self.first_read[fresh] = clock.epoch
             self.read_block[fresh] = block
+        if clock.order is not None:
+            self._read_by(at, threads if readers is None else readers, clock, site)
+            return bad, what
         reads, second = self.reads, self.second_reads
         before = (reads.epoch[at] == clock.epoch) & (reads.thread[at] != threads)
         if before.any():
@@ -148,13 +177,31 @@ class Shadow:
             second.put(at[again], threads[again], clock, site)
         return bad, what
 
+    def _read_by(
+        self, at: numpy.ndarray, readers: numpy.ndarray, clock: Clock, site: int
+    ) -> None:  # fmt: skip
+        """Record the last read of each warp, and of each copy and product in the background: a
+        barrier in shared memory may order some of them with a later write, and not others."""
+        assert clock.order is not None
+        threads = clock.order.threads
+        parties = numpy.where(readers < threads, readers // clock.warp_size, readers)
+        for party in numpy.unique(parties).tolist():
+            chosen = parties == party
+            records = self.reads_by.get(party)
+            if records is None:
+                records = self.reads_by[party] = _Records(self.count)
+            records.put(at[chosen], readers[chosen], clock, site)
+
+    def _all_reads(self) -> list[_Records]:
+        return [self.reads, self.second_reads, *self.reads_by.values()]
+
     def write(
         self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int,
-        same: tuple[numpy.ndarray, numpy.ndarray] | None,
+        same: tuple[numpy.ndarray, numpy.ndarray] | None, writers: numpy.ndarray | None = None,
     ) -> tuple[numpy.ndarray, str]:  # fmt: skip
         """Record writes; return which of them race, and with what. ``same``: which of them write
         what was there already, and which find their value there afterwards: two writes of one value
-        do no harm."""
+        do no harm. ``writers``: what writes in the background for the threads."""
         bad = self.writes.unordered(at, threads, clock)
         if self._equal_since == clock.now:  # where several wrote, one of them was another thread
             bad = bad | numpy.isin(at, self._equal // _MOST_THREADS)
@@ -172,8 +219,8 @@ class Shadow:
             bad &= ~same[0]
         what = "writes"
         if not bad.any():
-            bad = self.reads.unordered(at, threads, clock)
-            bad |= self.second_reads.unordered(at, threads, clock)
+            for records in self._all_reads():
+                bad = bad | records.unordered(at, threads, clock)
             if same is not None:
                 bad &= ~same[0]  # who reads gets the same value before and after
             if self.across_blocks:
@@ -184,6 +231,8 @@ class Shadow:
         if bad.any():
             first = int(numpy.argmax(bad))
             self.overwritten = self._before(int(at[first]), int(threads[first]), what, clock)
+        if writers is not None:
+            threads = writers
         self.writes.put(at, threads, clock, site)
         again = self.writes.thread[at] != threads
         if again.any():
@@ -223,9 +272,14 @@ class Shadow:
         self, where: int, thread: int, what: str, clock: Clock
     ) -> tuple[int | None, int | None, int]:
         records = self.writes if what == "writes" else self.reads
-        if what == "reads" and records.thread[where] == thread:
-            records = self.second_reads
-        if records.epoch[where] == clock.epoch and records.thread[where] != thread:
+        if what == "reads":
+            one = numpy.array([where]), numpy.array([thread])
+            found = [each for each in self._all_reads() if each.unordered(*one, clock)[0]]
+            records = (found or [self.second_reads])[0]
+        is_here = records.epoch[where] == clock.epoch
+        if clock.order is not None:
+            is_here = is_here or records.thread[where] >= clock.order.threads
+        if is_here and records.thread[where] != thread:
             return int(records.thread[where]), None, int(records.site[where])
         if what == "writes" and self._equal_since == clock.now:
             others = self._equal[self._equal // _MOST_THREADS == where] % _MOST_THREADS

@@ -20,12 +20,13 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import Place, checked_read, pointed
 from tilesmith.tir.interpreter.lockstep.copies import PTX_QUEUE
 from tilesmith.tir.interpreter.lockstep.state import Group, State
+from tilesmith.tir.interpreter.strands import Left, Meeting, Step
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 
-__all__ = ["CALL_RULES", "STATEMENT_RULES", "TRANSPARENT", "shuffle"]
+__all__ = ["CALL_RULES", "STATEMENT_RULES", "TRANSPARENT", "meeting", "shuffle"]
 
 CALL_RULES: OperatorRules[Callable[..., Evaluate]] = OperatorRules()
-STATEMENT_RULES: OperatorRules[Callable[..., Callable[[Environment], None]]] = OperatorRules()
+STATEMENT_RULES: OperatorRules[Callable[..., Step]] = OperatorRules()
 TRANSPARENT = ("tir.if_then_else", "tir.likely", "tir.assume", "tir.get_active_lane_mask")
 """Calls that are the same in all threads where their arguments are."""
 handles, handles_statement = CALL_RULES.handles, STATEMENT_RULES.handles
@@ -128,7 +129,7 @@ def _activemask(compiler: Any, call: Call) -> Evaluate:
 
 
 @handles_statement("tvm_storage_sync")
-def _storage_sync(compiler: Any, call: Call, span: Any) -> Callable[[Environment], None]:
+def _storage_sync(compiler: Any, call: Call, span: Any) -> Step:
     scope = str(call.args[0].value)  # type: ignore[attr-defined]
     site = compiler.site("barrier", scope, "shared", span, f'T.tvm_storage_sync("{scope}")')
     if scope == "global":
@@ -136,28 +137,60 @@ def _storage_sync(compiler: Any, call: Call, span: Any) -> Callable[[Environment
             "threads in lockstep run block by block: no barrier of the grid", span=span
         )
 
-    def wait(env: Environment) -> None:
+    def wait(env: Environment) -> Left:
         group: Group = env[THREAD_SLOT]
         state: State = env[CONTEXT_SLOT]
         if state.launch is None:
-            return
+            return None
         if scope == "warp":
-            state.clock.warp_barrier(group.warps_of, -(-state.threads // group.warp_size))
-            return
+            state.clock.warp_barrier(group.ids, -(-state.threads // group.warp_size))
+            return None
         if group.count != state.threads:
-            absent = numpy.setdiff1d(numpy.arange(state.threads), group.ids)[0]
-            state.find(
-                "divergent barrier",
-                f"only {group.count} of the {state.threads} threads of a block reach the barrier; "
-                f"thread {state.thread_text(int(absent))} does not",
-                site,
-            )
-            return
+            return come_together(env) if compiler.waits else absent(env)
         state.clock.barrier()
         for observer in state.observers:
             observer.waited(site, state.weight)
+        return None
 
+    def absent(env: Environment) -> None:
+        group: Group = env[THREAD_SLOT]
+        state: State = env[CONTEXT_SLOT]
+        missing = numpy.setdiff1d(numpy.arange(state.threads), group.ids)[0]
+        state.find(
+            "divergent barrier",
+            f"only {group.count} of the {state.threads} threads of a block reach the barrier; "
+            f"thread {state.thread_text(int(missing))} does not",
+            site,
+        )
+
+    come_together = meeting(compiler, wait, site, is_whole_block, absent)
     return wait
+
+
+def is_whole_block(env: Environment) -> bool:
+    """Return whether all threads of a block are active."""
+    return bool(env[THREAD_SLOT].count == env[CONTEXT_SLOT].threads)
+
+
+def meeting(
+    compiler: Any, step: Step, site: Any, is_whole: Callable[[Environment], bool],
+    complain: Callable[[Environment], None], in_branches: bool = False,
+) -> Callable[[Environment], Left]:  # fmt: skip
+    """Return the closure by which threads wait for others to take a step together."""
+    merge = compiler.widened()
+
+    def come(env: Environment) -> Left:
+        def describe() -> str:
+            return f"{env[CONTEXT_SLOT].group_text(env[THREAD_SLOT])} waits at {site.statement}"
+
+        def is_complete(envs: list[Environment]) -> bool:
+            return is_whole(merge(envs))
+
+        return [
+            Meeting(step, is_complete, merge, describe, lambda others: complain(env), in_branches)
+        ]
+
+    return come
 
 
 # Atomic operations.
@@ -188,9 +221,9 @@ def _atomic_add(compiler: Any, call: Call) -> Evaluate:
 
 
 @handles_statement("ptx_cp_async")
-def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], None]:
+def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[..., None]:
     """Compile a copy: (shared pointer, offset in elements, global pointer, offset, bytes[,
-    predicate])."""
+    predicate]). The closure may be told which copies in the background it begins (``actor``)."""
     to, source = [compiler.accesses.pointer(call.args[i]) for i in (0, 2)]
     offset, start = [compiler.visit(call.args[i]) for i in (1, 3)]
     count = compiler.number(call.args[4])
@@ -201,9 +234,10 @@ def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], N
     write = compiler.site("write", _name(call.args[0]), "shared", span)
     read = compiler.site("read", _name(call.args[2]), "global", span)
 
-    def begin(env: Environment) -> None:
+    def begin(env: Environment, actor: int | None = None) -> None:
         group: Group = env[THREAD_SLOT]
         state: State = env[CONTEXT_SLOT]
+        actors = None if actor is None else numpy.full(group.count, actor)
         nbytes = count(env)
         target, origin = to(env), source(env)
         target_at = _bytes_of(target, offset(env) * sizes[0], group)
@@ -223,7 +257,8 @@ def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], N
             at = origin_at[chosen][:, None] + lanes
             data[chosen] = origin.memory.elements(numpy.dtype("u1"))[at]
             part = group if len(chosen) == group.count else group.part(chosen)
-            checked_read(env, read, origin.memory, part, at, 1, is_async=True)
+            mine = None if actors is None else actors[chosen]
+            checked_read(env, read, origin.memory, part, at, 1, is_async=True, actors=mine)
         fits = _within(
             state, write, target.memory, target_at, nbytes, group, numpy.arange(group.count)
         )
@@ -231,8 +266,9 @@ def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], N
         where = target_at[fits][:, None] + lanes
         inner = env if part is group else [*env[:THREAD_SLOT], part, *env[THREAD_SLOT + 1 :]]
         state.copies.begin(
-            inner, write, target.memory, part.ids, where, data[fits], numpy.dtype("u1")
-        )
+            inner, write, target.memory, part.ids, where, data[fits], numpy.dtype("u1"),
+            actors=None if actors is None else actors[fits],
+        )  # fmt: skip
 
     return begin
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError, TilesmithError
+from tilesmith.tir.interpreter.happens_before import Order
 from tilesmith.tir.interpreter.lockstep.memory import Clock, Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
 from tilesmith.tir.interpreter.shared_barriers import SharedBarrier
@@ -30,13 +31,20 @@ ADVICE = {
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
     "endless wait": "let T.ptx_init_barrier_thread_count set the barrier up, for as many threads "
-    "as call T.ptx_arrive_barrier before each wait",
+    "as call T.ptx_arrive_barrier before each wait; a thread waits for the phases of a barrier in "
+    "their order, beginning with the first",
     "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
     'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
     "same shuffle: use 0xffffffff outside of branches",
 }
 """What to do about a kind of finding."""
+ORDER_ADVICE = (
+    "put T.tvm_storage_sync between the two; where warps have different roles, let one arrive at a "
+    "barrier in shared memory behind its access (T.ptx_arrive_barrier), and the other wait for "
+    "that phase before its own (T.ptx_wait_barrier)"
+)
+"""What to do about a race in a kernel with such barriers."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,7 @@ class State:
     waits: dict[int, numpy.ndarray] = field(default_factory=dict)  # at these barriers, by thread
     notes: Counter[str] = field(default_factory=Counter)
     shared: dict[int, Memory] = field(default_factory=dict)
+    given: dict[int, tuple[Memory, Any]] = field(default_factory=dict)  # which threads have it
     last_defined: Any = None
     masked: Group | None = None  # the threads that compute what a store under a predicate stores
     fragments: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -148,15 +157,30 @@ class State:
         for observer in self.observers:
             observer.launched(launch)
 
-    def begin_block(self, block: tuple[int, int, int], number: int) -> None:
-        """Begin a block of threads."""
+    def begin_block(self, block: tuple[int, int, int], number: int, waits: bool) -> None:
+        """Begin a block of threads; ``waits``: at barriers in shared memory."""
         self.block, self.block_number = block, number
         self.shared.clear()
         self.arrivals.clear()
         self.waits.clear()
+        self.given.clear()
         self.clock.block_started()
+        self.clock.order = Order(self.threads) if waits else None
         for observer in self.observers:
             observer.block_started(block)
+
+    def placed(self, slot: int, made: Memory, ids: numpy.ndarray) -> Memory:
+        """Return the memory that an allocation gives some threads of a block, which may come there
+        one group after the other: for the later ones, what the first one got."""
+        memory, holders = self.given.get(slot, (made, numpy.empty(0, ids.dtype)))
+        if numpy.isin(ids, holders).any() or memory.nbytes != made.nbytes:
+            memory, holders = made, holders[:0]
+        self.given[slot] = memory, numpy.concatenate([holders, ids])
+        return memory
+
+    def waits_forever(self) -> None:
+        """Leave a block whose threads wait forever: what it has not written is no error later."""
+        self.is_partial = True
 
     def end_kernel(self) -> None:
         """End a kernel: what it has not written because blocks were left out is no error later."""
@@ -165,7 +189,10 @@ class State:
         self.is_partial |= len(self.launch.blocks_run) < grid[0] * grid[1] * grid[2]
         self.launch, self.threads, self.weight = None, 1, 1.0
 
-    def find(self, kind: str, message: str, site: Site | None, other: Site | None = None) -> None:
+    def find(
+        self, kind: str, message: str, site: Site | None, other: Site | None = None,
+        advice: str = "",
+    ) -> None:  # fmt: skip
         """Record a finding, once for each kind and place; raise it if the run is to stop there."""
         key = (kind, None if site is None else site.number)
         known = self.findings.get(key)
@@ -173,7 +200,7 @@ class State:
             self.findings[key] = replace(known, count=known.count + 1)
             return
         kernel = "" if self.launch is None else self.launch.name
-        found = Finding(kind, message, kernel, site, ADVICE[kind], 1, other)
+        found = Finding(kind, message, kernel, site, advice or ADVICE[kind], 1, other)
         self.findings[key] = found
         if self.options.raise_first:
             raise found.error()
@@ -185,14 +212,20 @@ class State:
         inside = f"threadIdx=({x}, {rest % size[1]}, {rest // size[1]})"
         return f"({inside}, blockIdx={self.block})" if block else f"({inside})"
 
+    def group_text(self, group: Group) -> str:
+        """Return the threads of a group, for messages: the first one, and how many more."""
+        more = f" (and {group.count - 1} more)" if group.count > 1 else ""
+        return f"thread {self.thread_text(int(group.ids[0]))}{more}"
+
     # Accesses.
 
     def accessed(
         self, site: Site, memory: Memory, group: Group, position: Any, size: int, writes: bool,
-        same: Any = None, is_async: bool = False, check: bool = True,
+        same: Any = None, is_async: bool = False, check: bool = True, actors: Any = None,
     ) -> None:  # fmt: skip
         """Check and report an access of shared or global memory: ``position`` are elements of
-        ``size`` bytes, one for each thread or one for each thread and lane."""
+        ``size`` bytes, one for each thread or one for each thread and lane. ``actors``: the copies
+        or products in the background that do it, by thread (numbers of ``Order``)."""
         if self.launch is None:
             return
         ids = group.ids
@@ -201,14 +234,12 @@ class State:
             position = (
                 numpy.broadcast_to(position, (group.count,)) if position.ndim == 0 else position
             )
-            lanes = 1
         else:
-            lanes = position.shape[1]
-            position = numpy.broadcast_to(position, (group.count, lanes))
+            position = numpy.broadcast_to(position, (group.count, position.shape[1]))
         if self.observers:
             self._report(site, memory, ids, position, size, writes, is_async)
         if check:
-            self._order(site, memory, ids, position, size, writes, same, lanes)
+            self._order(site, memory, ids, position, size, writes, same, actors)
 
     def _report(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
@@ -233,7 +264,7 @@ class State:
 
     def _order(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
-        same: Any, lanes: int,
+        same: Any, actors: Any,
     ) -> None:  # fmt: skip
         if writes:
             memory.checked.clear()
@@ -246,23 +277,36 @@ class State:
             threads = numpy.repeat(ids, factor)
             if same is not None:
                 same = tuple([numpy.repeat(one.reshape(-1), at.size // one.size) for one in same])
+            actors = None if actors is None else numpy.repeat(actors, factor)
         at = at.reshape(-1)
+        access = at, threads, self.clock, site.number, self.block_number
         if writes:
-            bad, what = shadow.write(at, threads, self.clock, site.number, self.block_number, same)
+            bad, what = shadow.write(*access, same, actors)
         else:
-            bad, what = shadow.read(at, threads, self.clock, site.number, self.block_number)
+            bad, what = shadow.read(*access, actors)
+            if bad.any() and self.clock.order is not None and memory.pending is not None:
+                # A copy in flight that a barrier waits for: check_arrived finds the missing wait.
+                in_flight = shadow.writes.thread[at] >= self.clock.order.threads
+                bad &= ~(in_flight & memory.pending[at])
         if bad.any():
             first = int(numpy.argmax(bad))
-            self._race(site, memory, shadow, int(at[first]), int(threads[first]), writes, what)
+            actor = None if actors is None else int(actors[first])
+            self._race(
+                site, memory, shadow, int(at[first]), int(threads[first]), writes, what, actor
+            )
 
     def _race(
         self, site: Site, memory: Memory, shadow: Any, where: int, thread: int, writes: bool,
-        what: str,
+        what: str, actor: int | None,
     ) -> None:  # fmt: skip
         other, block, place = shadow.partner(where, thread, what, self.clock)
         element = f"{memory.name}[{where * memory.granule // memory.dtype.nbytes}]"
         verb = "writes" if writes else "reads"
-        text = f"thread {self.thread_text(thread)} {verb} {element} ({memory.space})"
+        order = self.clock.order
+        who = f"thread {self.thread_text(thread)}"
+        if actor is not None and order is not None:
+            who = f"{order.describe(actor, str)}, begun by {who},"
+        text = f"{who} {verb} {element} ({memory.space})"
         where_other = self.sites[place] if place < len(self.sites) else None
         if other is None:
             launch = self.launch
@@ -276,10 +320,19 @@ class State:
                 where_other,
             )
             return
-        self.find(
-            "race", f"{text}, thread {self.thread_text(other, False)} {what} it, and no barrier "
-            "stands between", site, where_other,
-        )  # fmt: skip
+        one = f"thread {self.thread_text(other, False)}"
+        if order is not None:
+            one = order.describe(other, lambda unit: self.thread_text(unit, False))
+        message = f"{text}, {one} {what} it, and no barrier stands between"
+        self.find("race", message, site, where_other, "" if order is None else ORDER_ADVICE)
+
+    # Barriers in shared memory.
+
+    def set_up_barrier(self, number: int, wanted: int) -> None:
+        """Make a barrier of the block."""
+        order = self.clock.order
+        phases = None if order is None else order.phases_of(number)
+        self.arrivals[number] = SharedBarrier(wanted, phases)
 
 
 def coordinates(block: tuple[int, int, int]) -> dict[str, numpy.ndarray]:

@@ -2,11 +2,13 @@
 
 A branch on what differs between threads runs with the threads that take it; a loop whose length
 differs goes on with those that are left.
+
+A closure returns None, or the steps that are left where threads wait for others (see ``strands``);
+the kernel takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -16,7 +18,11 @@ from tilesmith.ir.queries import called_name
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar, IterVarType
-from tilesmith.tir.interpreter.cooperation import ASYNC_ATTRIBUTES, launched_thread
+from tilesmith.tir.interpreter.cooperation import (
+    ASYNC_ATTRIBUTES,
+    launched_thread,
+    waiting_statements,
+)
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep import kernels
 from tilesmith.tir.interpreter.lockstep.copies import BlockCopies
@@ -27,6 +33,7 @@ from tilesmith.tir.interpreter.lockstep.observers import Launch
 from tilesmith.tir.interpreter.lockstep.operations import operations_of
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, LockstepOptions, State
+from tilesmith.tir.interpreter.strands import Left, Rest, Split, Step, after, drive
 from tilesmith.tir.interpreter.values import Environment, Evaluate, as_array
 from tilesmith.tir.stmt import (
     Allocate,
@@ -48,7 +55,7 @@ from tilesmith.tir.stmt import Evaluate as EvaluateStmt
 
 __all__ = ["LockstepStatements"]
 
-Run = Callable[[Environment], None]
+Run = Step
 
 
 class LockstepStatements(Dispatcher[Run]):
@@ -68,6 +75,7 @@ class LockstepStatements(Dispatcher[Run]):
         self.is_async = False
         self.outside: list[Run] = []  # allocations around kernels that belong to their blocks
         self.cut: set[int] = set()
+        self.waiting: set[int] = set()  # statements of the kernel in which threads wait for others
 
     def visit(self, node: Stmt) -> Run:
         """Return the closure that runs a statement."""
@@ -85,9 +93,12 @@ class LockstepStatements(Dispatcher[Run]):
     def visit_SeqStmt(self, node: SeqStmt) -> Run:
         parts = [self.visit(stmt) for stmt in node.seq]
 
-        def run(env: Environment) -> None:
-            for part in parts:
-                part(env)
+        def run(env: Environment) -> Left:
+            for place, part in enumerate(parts, 1):
+                left = part(env)
+                if left is not None:
+                    return [*left, *parts[place:]]
+            return None
 
         return run
 
@@ -99,11 +110,10 @@ class LockstepStatements(Dispatcher[Run]):
         else_case = None if node.else_case is None else self.visit(node.else_case)
         if not self.expressions.differs(node.condition):
 
-            def choose(env: Environment) -> None:
+            def choose(env: Environment) -> Left:
                 if condition(env):
-                    then_case(env)
-                elif else_case is not None:
-                    else_case(env)
+                    return then_case(env)
+                return None if else_case is None else else_case(env)
 
             return choose
         return self._divergent(node, condition, then_case, else_case)
@@ -114,20 +124,24 @@ class LockstepStatements(Dispatcher[Run]):
         narrow = self.expressions.narrowed()
         text = f"if {describe(node.condition)}" if hasattr(node, "condition") else "block predicate"
         site = self.expressions.site("branch", "if", "", getattr(node, "span", None), text)
+        waits, otherwise = id(node) in self.waiting, [] if else_case is None else [else_case]
 
-        def branch(env: Environment) -> None:
+        def branch(env: Environment) -> Left:
             answers = condition(env)
             state: State = env[CONTEXT_SLOT]
             if state.launch is not None:
                 for observer in state.observers:
                     observer.branched(site, answers, env[THREAD_SLOT].warps_of, state.weight)
             if answers.all():
-                then_case(env)
-                return
-            if answers.any():
-                then_case(narrow(env, numpy.flatnonzero(answers)))
-            if else_case is not None:
-                else_case(narrow(env, numpy.flatnonzero(~answers)))
+                return then_case(env)
+            if not answers.any():
+                return None if else_case is None else else_case(env)
+            chosen = narrow(env, numpy.flatnonzero(answers))
+            others = narrow(env, numpy.flatnonzero(~answers)) if waits or otherwise else None
+            if waits:
+                return [Split(env, [(chosen, [then_case]), (others, otherwise)])]
+            then_case(chosen)
+            return None if else_case is None else else_case(others)
 
         return branch
 
@@ -135,21 +149,30 @@ class LockstepStatements(Dispatcher[Run]):
         condition, body = self.expressions.visit(node.condition), self.visit(node.body)
         if not self.expressions.differs(node.condition):
 
-            def repeat(env: Environment) -> None:
+            def repeat(env: Environment) -> Left:
                 while condition(env):
-                    body(env)
+                    left = body(env)
+                    if left is not None:
+                        return [*left, repeat]
+                return None
 
             return repeat
-        narrow = self.expressions.narrowed()
+        narrow, waits = self.expressions.narrowed(), id(node) in self.waiting
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             while True:
                 answers = condition(env)
                 if not answers.any():
-                    return
+                    return None
                 if not answers.all():
-                    env = narrow(env, numpy.flatnonzero(answers))
-                body(env)
+                    going = narrow(env, numpy.flatnonzero(answers))
+                    if waits:
+                        others = narrow(env, numpy.flatnonzero(~answers))
+                        return [Split(env, [(going, [body, run]), (others, [])])]
+                    env = going
+                left = body(env)
+                if left is not None:
+                    return [*left, run]
 
         return run
 
@@ -162,10 +185,10 @@ class LockstepStatements(Dispatcher[Run]):
         body = self.visit(node.body)
         self.expressions.unbind(node.var, differs)
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             found = value(env)
             env[slot] = found.copy() if isinstance(found, numpy.ndarray) else found
-            body(env)
+            return body(env)
 
         return run
 
@@ -188,11 +211,17 @@ class LockstepStatements(Dispatcher[Run]):
         self.expressions.loops.pop()
         if id(node) not in self.cut:
 
-            def run(env: Environment) -> None:
+            def run(env: Environment) -> Left:
                 first = low(env)
-                for index in range(first, first + extent(env)):
+                return go_on(env, first, first + extent(env))
+
+            def go_on(env: Environment, begin: int, end: int) -> Left:
+                for index in range(begin, end):
                     env[slot] = index
-                    body(env)
+                    left = body(env)
+                    if left is not None:
+                        return [*left, Rest(go_on, index + 1, end)]
+                return None
 
             return run
 
@@ -210,23 +239,36 @@ class LockstepStatements(Dispatcher[Run]):
     def _uneven(self, node: For) -> Run:
         """Compile a loop whose bounds differ between threads."""
         low, extent = self.expressions.array(node.min), self.expressions.array(node.extent)
-        narrow_outside = self.expressions.narrowed()
+        narrow_outside, waits = self.expressions.narrowed(), id(node) in self.waiting
         self.expressions.loops.append(node.loop_var.name)
         slot = self.expressions.bind(node.loop_var, True)
         body = self.visit(node.body)
         self.expressions.unbind(node.loop_var, True)
         self.expressions.loops.pop()
 
-        def run(env: Environment) -> None:
-            firsts, counts = low(env), extent(env)
-            for step in range(int(counts.max(initial=0))):
-                going = counts > step
+        def run(env: Environment) -> Left:
+            group: Group = env[THREAD_SLOT]
+            bounds = numpy.zeros((2, int(group.ids.max()) + 1), numpy.int64)
+            bounds[:, group.ids] = low(env), extent(env)
+            return go_on(env, 0, _Bounds(*bounds))
+
+        def go_on(env: Environment, step: int, bounds: _Bounds) -> Left:
+            while True:
+                going = bounds.counts[env[THREAD_SLOT].ids] > step
+                if not going.any():
+                    return None
                 if not going.all():
-                    chosen = numpy.flatnonzero(going)
-                    env = narrow_outside(env, chosen)
-                    firsts, counts = firsts[chosen], counts[chosen]
-                env[slot] = firsts + step
-                body(env)
+                    chosen = narrow_outside(env, numpy.flatnonzero(going))
+                    if waits:
+                        others = narrow_outside(env, numpy.flatnonzero(~going))
+                        rest = Rest(go_on, step, bounds)
+                        return [Split(env, [(chosen, [rest]), (others, [])])]
+                    env = chosen
+                env[slot] = bounds.firsts[env[THREAD_SLOT].ids] + step
+                left = body(env)
+                step += 1
+                if left is not None:
+                    return [*left, Rest(go_on, step, bounds)]
 
         return run
 
@@ -252,7 +294,7 @@ class LockstepStatements(Dispatcher[Run]):
             self.expressions.unbind(var, differs)
         axis = kernels.AXES.index(tag[-1])
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             state: State = env[CONTEXT_SLOT]
             if differs:
                 group: Group = env[THREAD_SLOT]
@@ -261,7 +303,7 @@ class LockstepStatements(Dispatcher[Run]):
                 index = state.block[axis]
             for slot in slots:
                 env[slot] = index + first(env)
-            body(env)
+            return body(env)
 
         return run
 
@@ -270,7 +312,9 @@ class LockstepStatements(Dispatcher[Run]):
         axes = kernels.launch_axes(node)
         extents = {tag: self.expressions.number(extent) for tag, extent in axes.items()}
         outer_cut = self.cut
-        self.cut, loses = kernels.loops_to_cut(node, self.options)
+        self.waiting = waiting_statements(node)
+        waits = self.expressions.waits = bool(self.waiting)
+        self.cut, loses = kernels.loops_to_cut(node, self.options, self.waiting)
         number, self.kernels = self.kernels, self.kernels + 1
         name = f"{self.name}_kernel" + (f"_{number}" if number else "")
         self.in_kernel = True
@@ -295,13 +339,14 @@ class LockstepStatements(Dispatcher[Run]):
             state.begin_kernel(launch, is_cut, loses)
             whole = Group(numpy.arange(state.threads), True, self.options.warp_size)
             for place, each in enumerate(blocks):
-                state.begin_block(each, place)
+                state.begin_block(each, place, waits)
                 state.copies = BlockCopies(state.threads)
                 inner = env.copy()
                 inner[THREAD_SLOT] = whole
                 for allocate in placers:
                     allocate(inner)
-                body(inner)
+                if not drive(body, inner, _size):
+                    state.waits_forever()
             state.end_kernel()
 
         return run
@@ -314,6 +359,7 @@ class LockstepStatements(Dispatcher[Run]):
         space = self.expressions.accesses.space(pointer)
         granule = self.granules.get(pointer, max(dtype.element.nbytes, 1))
         warp_size, scope = self.options.warp_size, pointer.storage_scope or "global"
+        waits = bool(self.waiting)
 
         def place(env: Environment) -> None:
             state: State = env[CONTEXT_SLOT]
@@ -324,7 +370,7 @@ class LockstepStatements(Dispatcher[Run]):
                 if known is not None and known.nbytes == made.nbytes:
                     made.shadow = known.shadow  # it stays in one place: earlier accesses count
                 state.shared[slot] = made
-            env[slot] = made
+            env[slot] = made if not waits else state.placed(slot, made, env[THREAD_SLOT].ids)
             for observer in state.observers:
                 observer.allocated(name, scope, made.nbytes, slot)
 
@@ -344,9 +390,9 @@ class LockstepStatements(Dispatcher[Run]):
 
         place, body = self._placed(node.buffer_var, node.dtype, count), self.visit(node.body)
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             place(env)
-            body(env)
+            return body(env)
 
         return run
 
@@ -378,9 +424,9 @@ class LockstepStatements(Dispatcher[Run]):
         )  # fmt: skip
         slot, body = self.frame.slot(node.buffer_var), self.visit(node.body)
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             env[slot] = memory
-            body(env)
+            return body(env)
 
         return run
 
@@ -405,13 +451,12 @@ class LockstepStatements(Dispatcher[Run]):
         for var, differs, _ in reversed(bound):
             self.expressions.unbind(var, differs)
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             for slot, value in slots:
                 env[slot] = value(env)
             if guarded is not None:
-                guarded(env)
-            elif predicate(env):
-                body(env)
+                return guarded(env)
+            return body(env) if predicate(env) else None
 
         return run
 
@@ -430,12 +475,12 @@ class LockstepStatements(Dispatcher[Run]):
                     (self.frame.slot(iterator.var), self.expressions.number(iterator.dom.min))
                 )
 
-        def run(env: Environment) -> None:
+        def run(env: Environment) -> Left:
             for place in placers:
                 place(env)
             if init is not None and all(env[slot] == first(env) for slot, first in firsts):
                 init(env)
-            body(env)
+            return body(env)
 
         return run
 
@@ -510,11 +555,10 @@ class LockstepStatements(Dispatcher[Run]):
         if node.attr_key == "async_commit_queue_scope":
             body = self.visit(node.body)
 
-            def commit(env: Environment) -> None:
-                body(env)
+            def close(env: Environment) -> None:
                 env[CONTEXT_SLOT].copies.commit(env[THREAD_SLOT].ids, queue(env))
 
-            return commit
+            return lambda env: after(body(env), close, env)
         inner = node.body
         if not isinstance(inner, AttrStmt) or inner.attr_key != "async_wait_inflight_count":
             raise UnsupportedError(
@@ -522,8 +566,21 @@ class LockstepStatements(Dispatcher[Run]):
             )
         pending, rest = self.expressions.visit(inner.value), self.visit(inner.body)
 
-        def wait(env: Environment) -> None:
+        def wait(env: Environment) -> Left:
             env[CONTEXT_SLOT].copies.wait(env, queue(env), pending(env))
-            rest(env)
+            return rest(env)
 
         return wait
+
+
+class _Bounds:
+    """The bounds of a loop by thread."""
+
+    def __init__(self, firsts: Any, counts: Any) -> None:
+        self.firsts = firsts
+        self.counts = counts
+
+
+def _size(env: Environment) -> int:
+    count: int = env[THREAD_SLOT].count
+    return count

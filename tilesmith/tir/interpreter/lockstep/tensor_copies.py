@@ -15,7 +15,7 @@ from tilesmith.ir import Call
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import checked_read, pointed
-from tilesmith.tir.interpreter.lockstep.barriers import barrier_at
+from tilesmith.tir.interpreter.lockstep.barriers import actors_of, barrier_at
 from tilesmith.tir.interpreter.lockstep.rules import STATEMENT_RULES
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.values import Environment
@@ -70,14 +70,18 @@ def _copy_tensor(compiler: Any, call: Call, span: Any) -> Callable[[Environment]
                 continue
             data = numpy.zeros(copy.nbytes, numpy.uint8)
             data[inside] = source.memory.elements(_BYTE)[positions]
+            actors = actors_of(barrier, own)
             if positions.size:
-                checked_read(env, read, source.memory, own, positions[None], 1, is_async=True)
+                checked_read(
+                    env, read, source.memory, own, positions[None], 1, is_async=True, actors=actors
+                )  # fmt: skip
             inner = [*env[:THREAD_SLOT], own, *env[THREAD_SLOT + 1 :]]
             state.copies.begin(
-                inner, write, into.memory, own.ids, at + places[None], data[None], _BYTE
-            )
-            state.copies.attach(own.ids, which)
+                inner, write, into.memory, own.ids, at + places[None], data[None], _BYTE,
+                actors=actors,
+            )  # fmt: skip
             if barrier is not None:
+                state.copies.attach(state, own.ids, which, barrier)
                 barrier.bind([], copy.nbytes)
         state.observers = observers
 

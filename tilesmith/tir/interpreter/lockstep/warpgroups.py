@@ -7,7 +7,6 @@ what is not documented.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -20,22 +19,21 @@ from tilesmith.tir.interpreter.lockstep.matrices import (
     count_operations,
     name_of_memory,
 )
-from tilesmith.tir.interpreter.lockstep.rules import handles_statement
+from tilesmith.tir.interpreter.lockstep.rules import handles_statement, meeting
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.matrix_units import tensor_product
+from tilesmith.tir.interpreter.strands import Left, Step
 from tilesmith.tir.interpreter.values import Environment, element_type
 from tilesmith.tir.interpreter.warpgroup_units import ROWS, WgmmaFacts, places_of_registers
 from tilesmith.tir.warpgroup_products import WARPGROUP, result_places, swizzled
 
-Run = Callable[[Environment], None]
+Run = Step
 PIECE = 16  # bytes
 
 
 def whole_warpgroups(env: Environment, site: Any) -> int:
     """Return the number of active warpgroups; 0 where one is not whole, which is a finding."""
-    group: Group = env[THREAD_SLOT]
-    counts = numpy.bincount(group.ids // WARPGROUP)
-    counts = counts[counts > 0]
+    counts = _counts(env)
     if (counts != WARPGROUP).any():
         state: State = env[CONTEXT_SLOT]
         state.find(
@@ -46,6 +44,31 @@ def whole_warpgroups(env: Environment, site: Any) -> int:
         )
         return 0
     return len(counts)
+
+
+def _counts(env: Environment) -> Any:
+    """Return how many threads of each warpgroup are active, of those that are."""
+    counts = numpy.bincount(env[THREAD_SLOT].ids // WARPGROUP)
+    return counts[counts > 0]
+
+
+def _come_together(compiler: Any, run: Run, site: Any) -> Run:
+    """Return a step of whole warpgroups, whose threads may come one group after the other where
+    they wait for each other."""
+    if not compiler.waits:
+        return run
+
+    def meet(env: Environment) -> Left:
+        return run(env) if is_whole(env) else come(env)
+
+    def is_whole(env: Environment) -> bool:
+        return bool((_counts(env) == WARPGROUP).all())
+
+    def complain(env: Environment) -> None:
+        whole_warpgroups(env, site)
+
+    come = meeting(compiler, meet, site, is_whole, complain, in_branches=True)
+    return meet
 
 
 class _Shared:
@@ -79,6 +102,7 @@ class _Shared:
     def count(self, env: Environment, place: Place, position: Any, kind: numpy.dtype) -> None:
         """Check and count the reads, a piece of each thread at a time."""
         group: Group = env[THREAD_SLOT]
+        order = env[CONTEXT_SLOT].clock.order
         elements = PIECE // kind.itemsize
         rows = position if self.facts.layouts[self.which].major == "k" else position.swapaxes(1, 2)
         pieces = rows.reshape(*rows.shape[:2], -1, elements).swapaxes(1, 2)
@@ -92,7 +116,10 @@ class _Shared:
             ]
             members = group.part(numpy.array(chosen))
             flat = part.reshape(-1, part.shape[2])
-            checked_read(env, self.site, place.memory, members, flat, kind.itemsize)
+            actors = None if order is None else order.products_of(members.ids // WARPGROUP)
+            checked_read(
+                env, self.site, place.memory, members, flat, kind.itemsize, actors=actors
+            )  # fmt: skip
 
 
 @handles_statement("ptx_wgmma")
@@ -128,7 +155,7 @@ def _wgmma(compiler: Any, call: Call, span: Any) -> Run:
         results.put(env, total[:, places[0], places[1]].reshape(count * WARPGROUP, -1))
         count_operations(env, 2.0 * ROWS * facts.columns * facts.steps * count)
 
-    return multiply
+    return _come_together(compiler, multiply, site)
 
 
 @handles_statement(
@@ -138,8 +165,20 @@ def _order(compiler: Any, call: Call, span: Any) -> Run:
     name = call.op.name.removeprefix("tir.")
     site = compiler.site("barrier", name, "warp", span)
 
-    def check(env: Environment) -> None:
-        if name != "ptx_fence_proxy_async":
-            whole_warpgroups(env, site)
+    pending = compiler.number(call.args[0]) if name == "ptx_wgmma_wait_group" else None
+    if name == "ptx_fence_proxy_async":
+        return lambda env: None
 
-    return check
+    def check(env: Environment) -> None:
+        order = env[CONTEXT_SLOT].clock.order
+        if not whole_warpgroups(env, site) or order is None:
+            return
+        ids = env[THREAD_SLOT].ids
+        for warpgroup in numpy.unique(ids // WARPGROUP).tolist():
+            if name == "ptx_wgmma_commit_group":
+                order.commit_products(warpgroup)
+            elif pending is not None:
+                threads = ids[ids // WARPGROUP == warpgroup]
+                order.wait_for_products(threads, warpgroup, int(pending(env)))
+
+    return _come_together(compiler, check, site)
