@@ -481,10 +481,8 @@ class _Pack(PyExprMutator):
         sizes = _sizes(data)
         outer = sizes[:-1] if sizes else [None]
         rows = math.prod([size or 1 for size in outer]) if all(outer) else None
-        vectors, lanes = (
-            best_tile(rows, array.shape[1], self.machine).vectors,
-            self.machine.lanes(32),
-        )
+        lanes = self.machine.lanes(32)
+        vectors = best_tile(rows, array.shape[1], self.machine).vectors
         found = bytes_behind(self.value_of, data) if self.bytes is not None else None
         if self.bytes is not None and found is not None:
             made = self.bytes.product(found, data, array, vectors * lanes)

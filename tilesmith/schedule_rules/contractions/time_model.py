@@ -189,7 +189,7 @@ def _traffic(
     width = candidate.vectors * lanes
     panels = -(-product.columns // width)
     row_tiles = -(-product.rows // candidate.rows)
-    panel = min(width, product.columns) * product.depth * product.element_bytes
+    panel: float = min(width, product.columns) * product.depth * product.element_bytes
     left, right = product.left_bytes, product.right_bytes
     if candidate.block is None:
         blocks, used, tiles_in = 1, float(left), row_tiles * product.shared
