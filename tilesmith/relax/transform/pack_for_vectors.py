@@ -567,18 +567,15 @@ class _Pack(PyExprMutator):
 def _read(
     pack: _Pack, form: Any, call: Any, taps: Any, last: Callable[[Any], Any], tile: Tile
 ) -> tuple[Any, Any]:
-    """Return the form of a convolution for its data: for those in NCHW, where no neighbour has or
-    wants them otherwise; else for the channels last.
-    """
+    """Return the form of a convolution for its data: in NCHW, if it is lone; or channels last."""
     data = call.args[0]
     is_plain = pack.is_lone and pack.known(data) is None and _dtype(data) == _dtype(call)
     padding = [int(one) for one in call.attrs.padding]
     made = reading_planes(form, taps, padding) if is_plain else None
-    sizes, out = _sizes(data), _sizes(call)
-    if made is topi.nn.conv2d_planes_packed and sizes is not None and out is not None:
-        known, stride = Sizes(sizes, out, 1), int(call.attrs.strides[1])
-        if not rows_stay_in_planes(known, stride, tile, pack.machine):
-            made = None
+    sizes, out, stride = _sizes(data), _sizes(call), int(call.attrs.strides[1])
+    if made is topi.nn.conv2d_planes_packed and sizes and out:
+        stays = rows_stay_in_planes(Sizes(sizes, out, 1), stride, tile, pack.machine)
+        made = made if stays else None
     return (form, last(data)) if made is None else (made, data)
 
 
