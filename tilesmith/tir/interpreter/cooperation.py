@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, StringImm, Var, Visitor
-from tilesmith.ir.queries import is_call, walk
+from tilesmith.ir.queries import any_node, is_call, nodes, walk
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
@@ -71,40 +71,17 @@ def is_kernel_program(func: PrimFunc) -> bool:
     return not any(isinstance(node, Block) and node.iter_vars for node in walk(func.body))
 
 
-class _Waiting(Visitor):
-    """Collects the statements (by id) that contain calls of some operators."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        self.ids: set[int] = set()
-        self.found = False
-
-    def visit(self, node: Any) -> None:
-        if not isinstance(node, Stmt):
-            super().visit(node)
-            return
-        before, self.found = self.found, False
-        super().visit(node)
-        if self.found:
-            self.ids.add(id(node))
-        self.found |= before
-
-    def visit_Call(self, node: Call) -> None:
-        self.found |= is_call(node, *self.names)
-        self.visit_children(node)
-
-
 def waiting_statements(body: Stmt) -> set[int]:
     """Return the statements (by id) in which threads may wait for what others do (see
     ``strands``): none without waits at barriers in shared memory; with them, also barriers of the
     block and products of warpgroups, which threads may reach one group after the other."""
-    waits = _Waiting((_WAITS,))
-    waits.visit(body)
-    if not waits.found:
+    if not any_node(body, lambda node: is_call(node, _WAITS)):
         return set()
-    everything = _Waiting((_WAITS, *_TOGETHER))
-    everything.visit(body)
-    return everything.ids
+    return {
+        id(stmt)
+        for stmt in nodes(body, Stmt)
+        if any_node(stmt, lambda node: is_call(node, _WAITS, *_TOGETHER))
+    }
 
 
 class _Uses:
