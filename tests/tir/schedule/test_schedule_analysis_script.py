@@ -97,6 +97,19 @@ def test_suggested_layout_of_fused_loops():
         assert sorted(found.map_ndarray(data).reshape(-1)) == list(range(32 * 48))
 
 
+@pytest.mark.parametrize(("index", "is_whole"), [
+    (lambda i, j: i * 8 + j, True), (lambda i, j: (i * 8 + j) % 4, False),
+    (lambda i, j: (i * 8 + j) % 64, False), (lambda i, j: (i * 8 + j) % 128, True),
+])  # fmt: skip
+def test_no_layout_is_suggested_where_fused_loops_start_again(index, is_whole):
+    i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
+    nothing = tir.Evaluate(0)
+    loops = [tir.For(one, 0, n, tir.ForKind.SERIAL, nothing) for one, n in ((i, 16), (j, 8))]
+    buffer = tir.decl_buffer((128,), "float32")
+    found = suggest_index_map(buffer, [index(i, j)], loops, tir.const(True, "bool"))
+    assert (found is not None) == is_whole
+
+
 def test_no_layout_is_suggested_for_windows():
     sch = schedule_of(convolution)
     assert layout(sch, "Y")[1] is None

@@ -106,6 +106,8 @@ def _digits(
         whole = is_const(arg.lower_factor, 1) and is_const(arg.scale, 1)
         if not isinstance(source, IterSumExpr) or not whole or not is_const(source.base, 0):
             return None
+        if not _same_size(arg.extent, arg.source.extent):
+            return None  # the index starts again from 0 before the loops end
         flat += source.args
     digits: list[tuple[int, tuple[int, int], IterSplitExpr]] = []
     for arg in flat:
@@ -117,6 +119,10 @@ def _digits(
         digits.append((scale.value, (position[source], -factor.value), arg))
     digits.sort(key=lambda item: -item[0])
     return [(order, arg) for _, order, arg in digits]
+
+
+def _same_size(a: PrimExpr, b: PrimExpr) -> bool:
+    return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
 # --- intrinsics -----------------------------------------------------------------------------------
