@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tilesmith.arith import Analyzer, detect_linear_equation, eval_set
 from tilesmith.ir import (
     Broadcast,
+    Call,
     FloorMod,
     IntImm,
     PrimExpr,
@@ -28,7 +29,7 @@ from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.transform.threads.thread_enumeration import mixes_bits, never_shared
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
-__all__ = ["Access", "Threads", "access_of", "may_meet"]
+__all__ = ["Access", "Threads", "access_of", "is_handed_over", "may_meet", "range_access"]
 
 Threads = dict[Var, int]
 """The axes of a kernel whose threads share memory, with their extents (0: not known)."""
@@ -39,7 +40,9 @@ class Access(NamedTuple):
 
     ``fixed`` are axes of threads with the index to which a condition restricts them. The update
     of an element in place is ``own`` to a thread: if two threads did it to one element, they would
-    race in a single statement. Atomic accesses need no barrier between them.
+    race in a single statement. Atomic accesses need no barrier between them. A ``bulk`` copy is
+    ordered by barriers in shared memory: ``order`` says when an access comes in the text,
+    ``waited`` when its threads have waited for such a barrier before it (0: never).
     """
 
     pointer: Var
@@ -51,6 +54,9 @@ class Access(NamedTuple):
     fixed: frozenset[tuple[Var, int]] = frozenset()
     own: bool = False
     atomic: bool = False
+    bulk: bool = False
+    order: int = 0
+    waited: int = 0
 
     def inside(self, variable: Var, domain: Range) -> Access:
         """Return the access over all iterations of an enclosing loop."""
@@ -80,6 +86,29 @@ def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: b
     if index.dtype.lanes > 1:
         return Access(pointer, None, 1, dtype, writes)
     return Access(pointer, index, 1, dtype, writes)
+
+
+def range_access(pointer: Call, writes: bool) -> Access:
+    """Return the access through ``tvm_access_ptr``, which says where it begins and how far it goes.
+
+    Without a constant extent that is anywhere.
+    """
+    annotation, data, offset, extent = pointer.args[:4]
+    assert isinstance(data, Var)
+    size = Analyzer().simplify(extent)
+    if not isinstance(size, IntImm) or size.value < 1 or offset.dtype.lanes != 1:
+        return Access(data, None, 1, None, writes)
+    return Access(data, offset, size.value, annotation.dtype, writes)
+
+
+def is_handed_over(first: Access, second: Access, begun: int) -> bool:
+    """Return whether the threads of the second access have waited since the first one for a barrier
+    that bulk copies arrive at, or that says to them who is done.
+
+    What an iteration of a loop does comes before all waits of the next one: that is told by when
+    the loop was ``begun`` (0: both accesses are in one iteration).
+    """
+    return (first.bulk or second.bulk) and second.waited > (begun or first.order)
 
 
 def may_meet(first: Access, second: Access, threads: Threads, prover: PlaceProver) -> bool:

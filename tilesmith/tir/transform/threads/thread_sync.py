@@ -10,8 +10,10 @@ right before the statement that needs it, outside of loops that do not need it t
 is inserted where the index shows that each thread stays with its own elements, or that versions of
 a buffer (``k % 2``) lie apart.
 
-An asynchronous copy counts as a write where the program waits for it. A barrier within a branch
-that not all threads take is an error, since it would never be passed.
+An asynchronous copy counts as a write where the program waits for it. Bulk copies arrive at
+barriers in shared memory that the program has, which also say when a place is free again: nothing
+is inserted between a bulk copy and another access if the later one has waited for such a barrier. A
+barrier within a branch that not all threads take is an error, since it would never be passed.
 
 The scopes of ThreadSync: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of
 a grid exchange, only where the option ``tir.detect_global_barrier`` is on.
@@ -30,7 +32,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     EQ,
     And,
@@ -73,8 +74,16 @@ from tilesmith.tir.stmt import (
     stmt_list,
     stmt_seq,
 )
+from tilesmith.tir.transform.threads.access_summary import AccessSummary, merged
 from tilesmith.tir.transform.threads.grid_exchange import refuse_exchange_between_blocks
-from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
+from tilesmith.tir.transform.threads.thread_conflicts import (
+    Access,
+    Threads,
+    access_of,
+    is_handed_over,
+    may_meet,
+    range_access,
+)
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
 __all__ = ["order_global_memory", "thread_sync", "thread_sync_as_configured"]
@@ -82,43 +91,6 @@ __all__ = ["order_global_memory", "thread_sync", "thread_sync_as_configured"]
 
 _BULK_COPIES = ("tir.ptx_cp_async_bulk", "tir.ptx_cp_async_bulk_tensor")
 _TILE_STORES = ("tir.mma_store", "tir.tvm_store_matrix_sync")
-
-
-class _Summary:
-    """The accesses of a statement before its first barrier and after its last one."""
-
-    __slots__ = ("head", "synced", "tail")
-
-    def __init__(self) -> None:
-        self.head: list[Access] = []
-        self.tail: list[Access] = []
-        self.synced = False
-
-    def then(self, later: _Summary) -> None:
-        """Return the summary of this statement followed by another."""
-        if not self.synced:
-            self.head = _merged(self.head, later.head)
-        if later.synced:
-            self.tail, self.synced = list(later.tail), True
-        else:
-            self.tail = _merged(self.tail, later.tail)
-
-
-def _merged(some: list[Access], more: list[Access]) -> list[Access]:
-    return [*some, *[access for access in more if not _known(access, some)]]
-
-
-def _known(access: Access, among: list[Access]) -> bool:
-    for other in among:
-        if (
-            other.pointer is access.pointer
-            and other.place is access.place
-            and other.writes == access.writes
-            and other.loops is access.loops
-            and other[6:] == access[6:]
-        ):
-            return True
-    return False
 
 
 class _Inserter:
@@ -141,6 +113,8 @@ class _Inserter:
         self.in_async_scope = False
         self.extra = 0  # barriers that were inserted
         self.apart = 0  # statements around that not all threads execute
+        self.order = 1  # counts bulk copies, waits for their barriers, and accesses after those
+        self.waited = 0  # when the last of these waits was
 
     # Accesses.
 
@@ -151,26 +125,33 @@ class _Inserter:
         """Return whether indices read memory that the kernel may write."""
         return any(load.buffer.data in self.written for load in loads(indices))
 
-    def accesses(self, *nodes: Any) -> _Summary:
+    def accesses(self, *nodes: Any) -> AccessSummary:
         """Return the accesses of expressions, or of a statement without nested statements."""
         finder = _AccessFinder(self)
         for node in nodes:
             finder.visit(node)
-        summary = _Summary()
+        summary = AccessSummary()
         summary.head, summary.tail = list(finder.found), list(finder.found)
         return summary
 
-    def conflict(self, some: list[Access], others: list[Access]) -> bool:
+    def conflict(self, some: list[Access], others: list[Access], begun: int = 0) -> bool:
+        """Return whether earlier accesses need a barrier before later ones; if these are in the
+        next iteration of a loop, ``begun`` says when it has begun.
+        """
         if self.apart:
             return False
-        return any(may_meet(a, b, self.threads, self.prover) for a in some for b in others)
+        return any(
+            not is_handed_over(a, b, begun) and may_meet(a, b, self.threads, self.prover)
+            for a in some
+            for b in others
+        )
 
     # Statements: each method gives the new statement and its summary.
 
-    def visit(self, stmt: Stmt) -> tuple[Stmt, _Summary]:
+    def visit(self, stmt: Stmt) -> tuple[Stmt, AccessSummary]:
         method = getattr(self, "visit_" + type(stmt).__name__, None)
         if method is not None:
-            summarized: tuple[Stmt, _Summary] = method(stmt)
+            summarized: tuple[Stmt, AccessSummary] = method(stmt)
             return summarized
         return stmt, self.accesses(stmt)
 
@@ -188,8 +169,8 @@ class _Inserter:
         # One barrier of a block is for all memory that its threads share.
         return Evaluate(tvm_storage_sync("warp" if self.scope == "warp" else "shared"))
 
-    def visit_SeqStmt(self, node: SeqStmt) -> tuple[Stmt, _Summary]:
-        total, stmts = _Summary(), []
+    def visit_SeqStmt(self, node: SeqStmt) -> tuple[Stmt, AccessSummary]:
+        total, stmts = AccessSummary(), []
         for stmt in node.seq:
             new, summary = self.visit(stmt)
             if self.conflict(total.tail, summary.head):
@@ -200,15 +181,18 @@ class _Inserter:
         changed = len(stmts) != len(node.seq) or any(a is not b for a, b in zip(stmts, node.seq))
         return (stmt_seq(*stmts, span=node.span) if changed else node), total
 
-    def visit_Evaluate(self, node: Evaluate) -> tuple[Stmt, _Summary]:
+    def visit_Evaluate(self, node: Evaluate) -> tuple[Stmt, AccessSummary]:
         call = node.value
         name = called_name(call)
         if name == "tir.tvm_storage_sync" and self.passes(str(call.args[0].value)):  # type: ignore[attr-defined]
-            summary = _Summary()
+            summary = AccessSummary()
             summary.synced = True
             return node, summary
         if name == "tir.ptx_wait_group":
             return node, self.arrived()
+        if name == "tir.ptx_wait_barrier":
+            self.order += 1
+            self.waited = self.order
         return node, self.accesses(node)
 
     def passes(self, scope: str) -> bool:
@@ -219,23 +203,24 @@ class _Inserter:
             return True
         return scope in ("shared", "shared.dyn") and not self.whole_grid
 
-    def arrived(self) -> _Summary:
+    def arrived(self) -> AccessSummary:
         """Return a summary in which pending asynchronous copies count as writes, for accesses after
         a wait.
         """
-        summary = _Summary()
+        summary = AccessSummary()
         summary.tail = list(self.background)
         return summary
 
-    def visit_For(self, node: For) -> tuple[Stmt, _Summary]:
+    def visit_For(self, node: For) -> tuple[Stmt, AccessSummary]:
         if self.differs(node.extent, node.min):
             self.uneven.add(node.loop_var)
             return self.together(node, self.for_body)
         self.prover.common[node.loop_var] = Range.from_min_extent(node.min, node.extent)
         return self.for_body(node)
 
-    def for_body(self, node: For) -> tuple[Stmt, _Summary]:
+    def for_body(self, node: For) -> tuple[Stmt, AccessSummary]:
         begun = len(self.background)
+        started = self.order
         bounds = self.accesses(node.min, node.extent)
         body, inner = self.visit(node.body)
         if self.background[begun:]:  # copies of one iteration may arrive in a later one
@@ -245,10 +230,10 @@ class _Inserter:
         if not is_const(node.extent, 1):
             if inner.synced:
                 later = [access.later(node.loop_var) for access in inner.head]
-                carried = self.conflict(inner.tail, later)
+                carried = self.conflict(inner.tail, later, started)
             else:
                 head = self.outside(inner.head, node)
-                carried = self.conflict(self.outside(inner.tail, node), head)
+                carried = self.conflict(self.outside(inner.tail, node), head, started)
             if carried:
                 body = stmt_seq(self.barrier(), *stmt_list(body))
                 inner.head, inner.synced = [], True
@@ -268,38 +253,39 @@ class _Inserter:
             for access in accesses
         ]
 
-    def visit_While(self, node: While) -> tuple[Stmt, _Summary]:
+    def visit_While(self, node: While) -> tuple[Stmt, AccessSummary]:
         if self.differs(node.condition):
             return self.together(node, self.while_body)
         return self.while_body(node)
 
-    def while_body(self, node: While) -> tuple[Stmt, _Summary]:
+    def while_body(self, node: While) -> tuple[Stmt, AccessSummary]:
+        started = self.order
         total = self.accesses(node.condition)
         body, inner = self.visit(node.body)
         total.then(inner)
-        if self.conflict(total.tail, total.head):
+        if self.conflict(total.tail, total.head, started):
             body = stmt_seq(*stmt_list(body), self.barrier())
         total.synced = False
         return (node if body is node.body else node.with_fields(body=body)), total
 
-    def visit_IfThenElse(self, node: IfThenElse) -> tuple[Stmt, _Summary]:
+    def visit_IfThenElse(self, node: IfThenElse) -> tuple[Stmt, AccessSummary]:
         if self.differs(node.condition):
             return self.together(node, self.branches)
         return self.branches(node)
 
-    def branches(self, node: IfThenElse) -> tuple[Stmt, _Summary]:
+    def branches(self, node: IfThenElse) -> tuple[Stmt, AccessSummary]:
         total = self.accesses(node.condition)
         outer = self.fixed
         self.fixed |= self.fixed_axes(node.condition)
         then_case, first = self.visit(node.then_case)
         self.fixed = outer
-        second = _Summary()
+        second = AccessSummary()
         else_case = node.else_case
         if else_case is not None:
             else_case, second = self.visit(else_case)
-        both = _Summary()
-        both.head = _merged(first.head, second.head)
-        both.tail = _merged(first.tail, second.tail)
+        both = AccessSummary()
+        both.head = merged(first.head, second.head)
+        both.tail = merged(first.tail, second.tail)
         both.synced = first.synced and second.synced
         total.then(both)
         if then_case is node.then_case and else_case is node.else_case:
@@ -319,15 +305,16 @@ class _Inserter:
                 return frozenset([(axis, condition.b.value)])
         return frozenset()
 
-    def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
+    def together(self, node: Any, visit: Any) -> tuple[Stmt, AccessSummary]:
         """Visit a statement that not all threads execute, so that it must contain no barrier."""
         if self.scope == "global" and not self.whole_grid:
             self.apart += 1
-            found: tuple[Stmt, _Summary] = visit(node)
+            found: tuple[Stmt, AccessSummary] = visit(node)
             self.apart -= 1
             return found
-        before = self.extra
+        before, waited = self.extra, self.waited
         new, summary = visit(node)
+        self.waited = waited  # others have not waited
         if self.extra != before:
             raise UnsupportedError(
                 f"threads exchange memory of scope '{self.scope}' inside of a branch or loop that "
@@ -341,7 +328,7 @@ class _Inserter:
         """Return whether values differ between the threads that wait for each other."""
         return any_node(nodes, lambda node: _may_differ(node, self.uneven), enter=_may_vary)
 
-    def visit_LetStmt(self, node: LetStmt) -> tuple[Stmt, _Summary]:
+    def visit_LetStmt(self, node: LetStmt) -> tuple[Stmt, AccessSummary]:
         if self.differs(node.value):
             self.uneven.add(node.var)
         total = self.accesses(node.value)
@@ -351,26 +338,26 @@ class _Inserter:
         total.then(inner)
         return (node if body is node.body else node.with_fields(body=body)), total
 
-    def visit_AssertStmt(self, node: AssertStmt) -> tuple[Stmt, _Summary]:
+    def visit_AssertStmt(self, node: AssertStmt) -> tuple[Stmt, AccessSummary]:
         total = self.accesses(node.condition)
         body, inner = self.visit(node.body)
         total.then(inner)
         return (node if body is node.body else node.with_fields(body=body)), total
 
-    def with_body(self, node: Any) -> tuple[Stmt, _Summary]:
+    def with_body(self, node: Any) -> tuple[Stmt, AccessSummary]:
         body, inner = self.visit(node.body)
         return (node if body is node.body else node.with_fields(body=body)), inner
 
-    def visit_Allocate(self, node: Allocate) -> tuple[Stmt, _Summary]:
+    def visit_Allocate(self, node: Allocate) -> tuple[Stmt, AccessSummary]:
         return self.with_body(node)
 
-    def visit_AllocateConst(self, node: AllocateConst) -> tuple[Stmt, _Summary]:
+    def visit_AllocateConst(self, node: AllocateConst) -> tuple[Stmt, AccessSummary]:
         return self.with_body(node)
 
-    def visit_DeclBuffer(self, node: DeclBuffer) -> tuple[Stmt, _Summary]:
+    def visit_DeclBuffer(self, node: DeclBuffer) -> tuple[Stmt, AccessSummary]:
         return self.with_body(node)
 
-    def visit_AttrStmt(self, node: AttrStmt) -> tuple[Stmt, _Summary]:
+    def visit_AttrStmt(self, node: AttrStmt) -> tuple[Stmt, AccessSummary]:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
             self.start_axis(node)
         if node.attr_key == "async_scope":
@@ -441,7 +428,10 @@ class _AccessFinder(Visitor):
             found = access._replace(atomic=True) if alone else access
             if self.owner.others and found.place is not None:
                 found = found._replace(place=substitute(found.place, self.owner.others))
-            self.found.append(found._replace(fixed=self.owner.fixed))
+            owner = self.owner
+            owner.order += owner.waited > 0 or found.bulk
+            when = {"order": owner.order, "waited": owner.waited}
+            self.found.append(found._replace(fixed=owner.fixed, **when))
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.visit_children(node)
@@ -481,7 +471,7 @@ class _AccessFinder(Visitor):
             bits = mask.value if isinstance(mask, IntImm) else 3
             for bit, writes in ((1, False), (2, True)):
                 if bits & bit and isinstance(node.args[1], Var):
-                    self.add(_range_access(node, writes))
+                    self.add(range_access(node, writes))
         elif name == "tir.atomic_add" and is_call(node.args[0], "tir.address_of"):
             place: Any = node.args[0].args[0]
             for inner in (*place.indices, *node.args[1:]):
@@ -498,7 +488,7 @@ class _AccessFinder(Visitor):
                 self.add(Access(source, None, 1, None, False))
         elif name in _BULK_COPIES and isinstance(node.args[0], Var):
             # One thread issues several of them, and barriers in shared memory order them.
-            self.add(Access(node.args[0], None, 1, None, True, atomic=True))
+            self.add(Access(node.args[0], None, 1, None, True, atomic=True, bulk=True))
             for argument in node.args[1:]:
                 self.visit(argument)
         elif operands := register_operands(node):
@@ -526,19 +516,6 @@ class _AccessFinder(Visitor):
                 self.add(Access(argument, None, 1, None, writes))
             else:
                 self.visit(argument)
-
-
-def _range_access(pointer: Call, writes: bool) -> Access:
-    """Return the access through ``tvm_access_ptr``, which says where it begins and how far it goes.
-
-    Without a constant extent that is anywhere.
-    """
-    annotation, data, offset, extent = pointer.args[:4]
-    assert isinstance(data, Var)
-    size = Analyzer().simplify(extent)
-    if not isinstance(size, IntImm) or size.value < 1 or offset.dtype.lanes != 1:
-        return Access(data, None, 1, None, writes)
-    return Access(data, offset, size.value, annotation.dtype, writes)
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:
