@@ -430,8 +430,8 @@ class _AccessFinder(Visitor):
                 found = found._replace(place=substitute(found.place, self.owner.others))
             owner = self.owner
             owner.order += owner.waited > 0 or found.bulk
-            when = {"order": owner.order, "waited": owner.waited}
-            self.found.append(found._replace(fixed=owner.fixed, **when))
+            found = found._replace(order=owner.order, waited=owner.waited)
+            self.found.append(found._replace(fixed=owner.fixed))
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.visit_children(node)
