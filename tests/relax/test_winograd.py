@@ -93,6 +93,8 @@ def test_strips_compute_the_convolution(
     function, points = by_strips(x, weights, padding, tile, rows, width, groups, stride)
     with collect_fallbacks() as report:
         made = default_schedule(function, Target(f"llvm -num-cores={threads}"))
+        for cpu in ("znver3", "znver5"):  # 16 and 32 registers: tiles of one row, and of more
+            default_schedule(function, Target(f"llvm -mcpu={cpu} -num-cores={threads}"))
     assert [one for one, _ in report.rows() if one.kind == "schedule"] == []
     wanted = np.maximum(direct(x, weights, padding, groups, stride), 0)
     np.testing.assert_allclose(run(made, x, points), wanted, rtol=1e-4, atol=1e-3)

@@ -11,7 +11,7 @@ from tilesmith.ir import structural_equal
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.schedule_rules.contractions.tiles import Tile, best_tile, tile_steps
-from tilesmith.schedule_rules.default import schedule_by_rules
+from tilesmith.schedule_rules.default import prepare_for_rules, schedule_by_rules
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model
@@ -327,8 +327,9 @@ def test_the_trace_knows_blocks_that_share_a_name():
         te.placeholder((1, rows, 1, 8), name=name) for rows, name in ((16, "q"), (8, "k"), (8, "v"))
     )
     function = te.create_prim_func([q, k, v, topi.nn.attention(q, k, v)])
-    made = schedule_by_rules(function, Target("llvm -mcpu=skylake-avx512 -num-cores=1"))
+    target = Target("llvm -mcpu=skylake-avx512 -num-cores=1")
+    made = schedule_by_rules(function, target)
     assert any(one.kind.name == "GetChildBlocks" for one in made.trace.insts)
-    replayed = Schedule(function)
+    replayed = Schedule(prepare_for_rules(function, target))
     made.trace.apply_to_schedule(replayed, remove_postproc=False)
     assert structural_equal(replayed.mod, made.mod)

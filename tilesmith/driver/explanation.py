@@ -25,7 +25,8 @@ class Explanation:
     choices: tuple[Choice, ...]
     """What the search chose, for each block that it served."""
     trace: tuple[str, ...]
-    """The schedule as lines of Python over ``sch``; empty if the kernel came scheduled."""
+    """The schedule as lines of Python over ``sch``, a schedule of the kernel that
+    ``prepare_for_rules`` returns; empty if it came scheduled."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON data."""

@@ -57,7 +57,7 @@ from tilesmith.tir.queries import statements
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
-__all__ = ["default_schedule", "schedule_by_rules", "schedule_for_cpu"]
+__all__ = ["default_schedule", "prepare_for_rules", "schedule_by_rules", "schedule_for_cpu"]
 
 _Change = Callable[[Schedule], object]
 
@@ -71,16 +71,24 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     return sch.mod[variable].with_attr("tir.is_scheduled", True)
 
 
+def prepare_for_rules(function: PrimFunc, target: Target) -> PrimFunc:
+    """Return the function that the rules schedule, which computes the same: its loops have one
+    dtype, and for CPUs the exponents of a softmax have a bound.
+    """
+    function = widen_mixed_indices(function)  # loops that are fused have one dtype
+    return bound_exponents(function) if target.kind.device_type == CPU else function
+
+
 def schedule_by_rules(function: PrimFunc, target: Target) -> Schedule | None:
-    """Return the default schedule with its trace; None if the back end of a target has none."""
+    """Return the default schedule; None if the back end of a target has none. Its trace applies to
+    the function that ``prepare_for_rules`` returns.
+    """
     record = back_end_of(target)
     if record.default_schedule is None:
         return None
     name = function.attrs.get("global_symbol", "main")
-    function = widen_mixed_indices(function)  # loops that are fused have one dtype
-    if target.kind.device_type == CPU:
-        function = bound_exponents(function)
-    sch = Schedule(IRModule({name: function}), error_render_level="fast")
+    prepared = prepare_for_rules(function, target)
+    sch = Schedule(IRModule({name: prepared}), error_render_level="fast")
     with fallbacks_within(str(name)):
         return part(record.default_schedule)(sch, target)
 

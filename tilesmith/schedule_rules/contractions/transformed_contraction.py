@@ -304,14 +304,14 @@ def _tile_products(
     vectors, lane = sch.split(column, [None, lanes])
     sch.vectorize(lane)
     unroll(sch, row_1, vectors)
-    *_, row, column, reduced = sch.get_loops(block)
+    *row_loops, column, reduced = loops_below(sch, block, row_0)  # a single row has no loop
     vectors, lane = sch.split(column, [None, lanes])
     keep_reduction(sch, block, [reduced], machine.reduction_steps)
-    sch.reorder(reduced, row, vectors, lane)
+    sch.reorder(reduced, *row_loops, vectors, lane)
     sch.vectorize(lane)
     first = sch.decompose_reduction(block, reduced)
-    unroll(sch, row, vectors)
-    unroll(sch, *[one for one in sch.get_loops(first)[-3:-1] if _is_serial(sch, one)])
+    unroll(sch, *row_loops, vectors)
+    unroll(sch, *[one for one in loops_below(sch, first, row_0)[:-1] if _is_serial(sch, one)])
     if is_stream:
         prefetch_next_panel(sch, block, 3)
 

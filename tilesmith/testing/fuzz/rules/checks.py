@@ -9,7 +9,7 @@ from typing import Any
 
 from tilesmith.ir import IRModule, structural_equal
 from tilesmith.lowering.check_inputs import calls_outside
-from tilesmith.schedule_rules.default import schedule_by_rules
+from tilesmith.schedule_rules.default import prepare_for_rules, schedule_by_rules
 from tilesmith.support.fallbacks import capture_fallbacks
 from tilesmith.target import Target
 from tilesmith.testing.fuzz.checks import Checker, Finding
@@ -18,7 +18,6 @@ from tilesmith.testing.fuzz.steps import Recorder
 from tilesmith.tir import PrimFunc
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.schedule import Schedule
-from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 __all__ = ["check_rules", "rules_checker"]
 
@@ -42,7 +41,7 @@ def scheduled(checker: Checker, target: Target, form: str, is_repeated: bool) ->
             reason = re.sub(r"\d+", "_", fallback.reason)
             checker.counts[f"fallback {reason[:80]}"] += count
         checker.current = sch.mod
-        checker.program = widen_mixed_indices(function)  # what the trace is about
+        checker.program = prepare_for_rules(function, target)  # what the trace is about
         verify_well_formed(sch.mod, strict=False)
         again = schedule_by_rules(function, target) if is_repeated else sch
         if again is None or not structural_equal(again.mod, sch.mod):
