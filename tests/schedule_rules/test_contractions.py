@@ -325,5 +325,5 @@ def test_parts_of_lines_and_streams_from_l3_decide_for_high_tiles_on_avx2():
         predict(pixels, chosen, one, 1) for one in (machine, replace(machine, unaligned_lines=0.0))
     ]
     assert apart.l2 > near.l2 and apart.l3 == near.l3
-    slow = predict(pixels, chosen, replace(machine, l3_waiting=0.6), 1)
+    slow = predict(pixels, chosen, replace(machine, row_waiting=0.6), 1)
     assert slow.l3 == pytest.approx(2 * apart.l3) and slow.stream == apart.stream

@@ -1,5 +1,8 @@
 """Threads that cooperate, in the interpreter: barriers, exchanges, races, reductions, copies."""
 
+import linecache
+import re
+
 import numpy as np
 import pytest
 
@@ -54,6 +57,17 @@ def test_a_missing_barrier_is_a_race():
     a = np.random.rand(4, 32).astype("float32")
     with pytest.raises(ExecutionError, match=r"race: thread .*threadIdx.x=.* reads S\[\d+\]"):
         run(reverse_without_barrier, a, np.zeros_like(a), options=RACES)
+
+
+def test_races_name_the_lines_of_both_accesses():
+    a = np.random.rand(4, 32).astype("float32")
+    with pytest.raises(ExecutionError) as caught:
+        run(reverse_without_barrier, a, np.zeros_like(a), options=RACES)
+    shown = str(caught.value)
+    earlier = re.search(r"writes it \((.*):(\d+)\)", shown)
+    assert earlier is not None and "B[bx, tx] = S[31 - tx]" in shown, shown
+    line = linecache.getline(earlier.group(1), int(earlier.group(2)))
+    assert line.strip() == "S[tx] = A[bx, tx]"
 
 
 def test_blocks_race_on_global_memory():

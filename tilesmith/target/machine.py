@@ -59,8 +59,11 @@ class MachineModel:
     """Panels of weights beyond L2 that a product of one row reads side by side."""
     reduction_steps: int = 1
     """Steps of a reduction that the innermost loop of a register tile takes in one iteration."""
-    l3_waiting: float = 0.7
-    """The share of the time for bytes from behind L2, but for the first time, that tiles wait."""
+    row_waiting: float = 0.7
+    """The share of the time for bytes from behind L2 that register tiles wait for the operand of
+    their rows: its rows are far apart in time, so that the machine fetches them ahead."""
+    panel_waiting: float = 0.7
+    """The same for the panels, which a tile reads at the rate of its multiply-adds."""
     unaligned_lines: float = 0.0
     """Lines that a row of a panel takes up besides its bytes if nothing says where lines begin."""
     l1_ways: int = 8
@@ -97,8 +100,9 @@ class MachineModel:
 # There 4 steps of a reduction in an iteration of the innermost loop make products 2 to 25 % faster
 # than one (2 steps: 0 to 19 %); with the larger tiles of AVX512 it was no gain. Arrays of numpy lie
 # 16 bytes behind the beginning of a line: 1x1 convolutions that read them in place took 1.5 times
-# as long as with aligned data there, 1.0 on AVX512. Streams from L3 cost little: a product of 784
-# rows that come from there for each of 32 panels reached 94 % of the peak.
+# as long as with aligned data there, 1.0 on AVX512. Rows from L3 cost little: a product of 784 rows
+# that come from there for each of 32 panels reached 94 % of the peak. Panels from there do: 2064^3
+# took 1.3 times as long in blocks of 24 rows (each reads all panels again) as with panels outside.
 AVX512 = MachineModel(
     name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=32 * KIB, l2_bytes=1024 * KIB,
@@ -121,11 +125,11 @@ AVX2 = MachineModel(
     fma_latency=4, loads_per_cycle=2, front_end_width=5, l1_bytes=32 * KIB, l2_bytes=512 * KIB,
     l3_bytes=32768 * KIB, l2_bandwidth=31.0, l3_bandwidth=24.0, memory_bandwidth=7.0,
     has_gather=True, permutes_lanes=True, panels_at_once=4, reduction_steps=4,
-    unaligned_lines=1.0, l3_waiting=0.3,
+    unaligned_lines=1.0, row_waiting=0.3,
 )  # fmt: skip
 AVX = replace(
     AVX2, name="avx", has_fma=False, fma_per_cycle=1, has_gather=False, permutes_lanes=False,
-    panels_at_once=1, reduction_steps=1, unaligned_lines=0.0, l3_waiting=0.7,
+    panels_at_once=1, reduction_steps=1, unaligned_lines=0.0, row_waiting=0.7,
 )  # fmt: skip
 SSE = replace(
     AVX, name="sse", vector_bytes=16,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tilesmith.schedule_rules.contractions.loop_nest import TYPICAL
 from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
@@ -178,13 +179,20 @@ def _conflict(product: Product, candidate: Candidate, machine: MachineModel) -> 
     return 0.5 * candidate.rows * machine.line_bytes / machine.l2_bandwidth
 
 
-def _traffic(
-    product: Product, candidate: Candidate, machine: MachineModel
-) -> tuple[float, float, float]:
-    """Return the bytes from L2, and the bytes from behind L2, for one iteration of the batch; and
-    the share of the latter that come from memory. The first reading of panels that the model
-    packed does not count: see `_stream`.
-    """
+class _Traffic(NamedTuple):
+    """Bytes that move for one iteration of the batch, and where those behind L2 come from."""
+
+    l2: float
+    far_rows: float
+    """Of the operand of the rows, from behind L2."""
+    far_panels: float
+    """Of the operand of the vectors. The first reading of panels that the model packed does not
+    count: see `_stream`."""
+    from_memory: float
+    """The share of what comes from behind L2 that comes from memory."""
+
+
+def _traffic(product: Product, candidate: Candidate, machine: MachineModel) -> _Traffic:
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     width = candidate.vectors * lanes
     panels = -(-product.columns // width)
@@ -214,14 +222,15 @@ def _traffic(
     again = blocks * panels * (tiles_in - 1) * panel
     near: float = blocks * (right + rows * _share_missing(tile + panel, machine.l1_bytes))
     near += again * _share_missing(tile + panel, l1)
-    far = float(left if product.packed_width is not None else right + left)
-    far += (blocks - 1) * right * _share_missing(right + used, l2)
-    far += again * _share_missing(panel + tile, l2)
-    far += blocks * (panels - 1) * used * _share_missing(used + panel, machine.l2_bytes)
+    far_panels = float(0 if product.packed_width is not None else right)
+    far_panels += (blocks - 1) * right * _share_missing(right + used, l2)
+    far_panels += again * _share_missing(panel + tile, l2)
+    far_rows = float(left)
+    far_rows += blocks * (panels - 1) * used * _share_missing(used + panel, machine.l2_bytes)
     everything = product.batch * (left + right)
     if everything <= 0.5 * machine.l2_bytes:
-        far = 0.0
-    return near, far, _share_missing(everything, machine.l3_bytes)
+        far_rows = far_panels = 0.0
+    return _Traffic(near, far_rows, far_panels, _share_missing(everything, machine.l3_bytes))
 
 
 def _stream(product: Product, candidate: Candidate, machine: MachineModel, compute: float) -> float:
@@ -364,9 +373,10 @@ def _waiting(
     product: Product, candidate: Candidate, machine: MachineModel, behind: float
 ) -> tuple[float, float]:
     """Return the cycles of waiting for L2, and for what is behind it."""
-    near, far, _ = _traffic(product, candidate, machine)
-    l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
-    return l2, machine.l3_waiting * product.batch * far * behind
+    moved = _traffic(product, candidate, machine)
+    l2 = WAITING_FOR_L2 * product.batch * moved.l2 / machine.l2_bandwidth
+    far = machine.row_waiting * moved.far_rows + machine.panel_waiting * moved.far_panels
+    return l2, product.batch * far * behind
 
 
 def predict(
@@ -374,7 +384,7 @@ def predict(
 ) -> Time:
     """Return the predicted cycles of a candidate."""
     compute = _compute(product, candidate, machine)
-    from_memory = _traffic(product, candidate, machine)[2]
+    from_memory = _traffic(product, candidate, machine).from_memory
     behind = (1 - from_memory) / (machine.l3_bandwidth or machine.memory_bandwidth)
     behind += from_memory / machine.memory_bandwidth
     l2, l3 = _waiting(product, candidate, machine, behind)

@@ -83,6 +83,6 @@ class Accesses:
 
         return lanes
 
-    def observe(self, buffer: Buffer, writes: bool) -> Observe | None:
+    def observe(self, buffer: Buffer, writes: bool, span: Any) -> Observe | None:
         """Return what to call after accesses of a buffer; None if nobody wants to know."""
-        return None if self.observer is None else self.observer.access(buffer, writes)
+        return None if self.observer is None else self.observer.access(buffer, writes, span)

@@ -119,6 +119,7 @@ def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     # Offsets count elements of the pointers; those of a pointer without a type count elements of
     # the call's dtype.
     sizes = [pointed_bytes(call.args[i], call.dtype.element.nbytes) for i in (0, 2)]
+    span = compiler.scope.span
 
     def begin(env: Environment) -> None:
         target, offset, source, start, count = [arg(env) for arg in args]
@@ -127,15 +128,15 @@ def _cp_async(compiler: ExpressionCompiler, call: Call) -> Evaluate:
             data = numpy.zeros(count, numpy.uint8)
         else:
             data = source.moved(start * sizes[1]).window(count).copy()
-            touch_bytes(env, source.moved(start * sizes[1]), count, False)
+            touch_bytes(env, source.moved(start * sizes[1]), count, False, span=span)
         window = target.window(count)
         window[...] = data
-        touch_bytes(env, target, count, True, pending=True)
+        touch_bytes(env, target, count, True, pending=True, span=span)
         window[...] = UNKNOWN
 
         def finish() -> None:
             window[...] = data
-            touch_bytes(env, target, count, True)
+            touch_bytes(env, target, count, True, span=span)
 
         copies_of(env).open.append(finish)
 
@@ -147,13 +148,13 @@ def _ldg32(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     """Compile a guarded load: (pointer to registers, condition, element in global memory, number of
     the register)."""
     target, condition, load, place = [compiler.visit(arg) for arg in call.args]
-    kind = call.args[2].dtype
+    kind, span = call.args[2].dtype, compiler.scope.span
 
     def run(env: Environment) -> None:
         value = load(env) if condition(env) else 0
         register = target(env).moved(place(env) * kind.nbytes)
         register.view(kind, (1,), None, 0)[0] = value
-        touch_bytes(env, register, kind.nbytes, True)
+        touch_bytes(env, register, kind.nbytes, True, span=span)
 
     return run
 

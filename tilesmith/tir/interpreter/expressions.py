@@ -68,7 +68,7 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         self.options = options
         self.frame = Frame()
         self.scope = Scope()
-        observer = AccessObserver(self.frame, options) if options.watched else None
+        observer = AccessObserver(self.frame, options, self.scope) if options.watched else None
         self.views = BufferViews(self.frame, self.visit)
         accesses = Accesses(self.frame, self.views, self.visit, observer)
         self.loads, self.stores = Loads(accesses), Stores(accesses)

@@ -79,6 +79,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
 
     def visit(self, node: Stmt) -> RunGroup:
         """Return the closure that runs a statement for a group of threads."""
+        self.scope.span = node.span
         if not self._may_run_alone(node):
             return super().visit(node)
         alone = self.statements.visit(node)

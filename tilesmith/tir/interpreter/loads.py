@@ -33,7 +33,7 @@ class Loads:
     def load(self, node: BufferLoad) -> Evaluate:
         """Return the closure of a load, with a call of the observer."""
         found = self._plain_load(node)
-        observe = self.accesses.observe(node.buffer, False)
+        observe = self.accesses.observe(node.buffer, False, node.span)
         return found if observe is None else self._observed(node, found, observe)
 
     def _plain_load(self, node: BufferLoad) -> Evaluate:

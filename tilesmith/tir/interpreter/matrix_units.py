@@ -140,7 +140,7 @@ def _moving(compiler: ExpressionCompiler, call: Call, span: Span | None, stores:
         for line in range(count):
             start = place(env).moved(line * stride(env) * dtype.nbytes)
             for member in members[:1] if stores else (members[0], members[-1]):
-                touch_bytes(member, start, length * dtype.nbytes, stores)
+                touch_bytes(member, start, length * dtype.nbytes, stores, span=span)
 
     return _by_members(call, span, watched)
 
@@ -302,7 +302,7 @@ def _ptx_ldmatrix(compiler: ExpressionCompiler, call: Call, span: Span | None) -
             rows = []
             for env in warp[: 8 * count]:
                 place = source(env).moved(offset(env) * source_size)
-                touch_bytes(env, place, 16, False)
+                touch_bytes(env, place, 16, False, span=span)
                 rows.append(place.window(16).copy().view(numpy.uint16))
             for env in warp:
                 lane = env[THREAD_SLOT].lane
@@ -313,7 +313,7 @@ def _ptx_ldmatrix(compiler: ExpressionCompiler, call: Call, span: Span | None) -
                     found.append(matrix[lane // 4, lane % 4 * 2 : lane % 4 * 2 + 2])
                 place = target(env).moved(start(env) * target_size)
                 place.window(4 * count)[...] = numpy.concatenate(found).view(numpy.uint8)
-                touch_bytes(env, place, 4 * count, True)
+                touch_bytes(env, place, 4 * count, True, span=span)
 
     return load
 
@@ -335,6 +335,7 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     dtype = call.dtype.element
     target, stride = compiler.visit(call.args[2]), compiler.visit(call.args[5])
     registers = _registers(compiler, call.args[3], call.args[4], dtype, 8)
+    span = compiler.scope.span
 
     def store(env: Environment) -> None:
         lane, values = env[THREAD_SLOT].lane, registers(env)
@@ -343,7 +344,8 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
             row = lane // 4 + 8 * (number % 4 // 2)
             column = lane % 4 * 2 + number % 2 + 8 * (number // 4)
             place.view(dtype, (1,), None, row * step + column)[0] = values[number]
-            touch_bytes(env, place.moved((row * step + column) * dtype.nbytes), dtype.nbytes, True)
+            element = place.moved((row * step + column) * dtype.nbytes)
+            touch_bytes(env, element, dtype.nbytes, True, span=span)
 
     return store
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilesmith.ir import Node, Var
+from tilesmith.ir.span import Span
 
 __all__ = ["Scope"]
 
@@ -16,6 +17,7 @@ class Scope:
     ``reducers``: the reducers of the attributes ``reduce_scope``, the innermost last.
     ``local_pointers``: memory of single threads that is allocated around.
     ``is_async``: stores begin copies in the background (``async_scope``).
+    ``span``: where the current statement was written.
     ``waits``: threads may wait for others at barriers in shared memory (see ``strands``).
     """
 
@@ -26,6 +28,7 @@ class Scope:
         self.reducers: list[Node] = []
         self.local_pointers: list[Var] = []
         self.is_async = False
+        self.span: Span | None = None
         self.waits = False
 
     @property

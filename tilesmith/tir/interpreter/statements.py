@@ -56,6 +56,11 @@ class StatementCompiler(Dispatcher[Evaluate]):
         self.scope = expressions.scope
         self.views = expressions.views
 
+    def visit(self, node: Any) -> Evaluate:
+        """Compile a statement."""
+        self.scope.span = node.span
+        return super().visit(node)
+
     def visit_default(self, node: Any) -> Evaluate:
         raise UnsupportedError(
             f"the interpreter does not run {type(node).__name__}", span=getattr(node, "span", None)

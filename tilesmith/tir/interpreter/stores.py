@@ -151,7 +151,7 @@ class Stores:
         value = self.accesses.compile_expr(node.value)
         lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
         inner_lanes = buffer.dtype.lanes
-        observe = self.accesses.observe(buffer, True)
+        observe = self.accesses.observe(buffer, True, span)
         copied = self._copied(node)
         observer = self.accesses.observer
         is_tracked = (lambda env: False) if observer is None else observer.tracked(buffer)
@@ -243,7 +243,7 @@ class Stores:
             self.accesses.array(target.buffer),
             self.accesses.place(target.indices),
         )
-        observe = self.accesses.observe(target.buffer, True)
+        observe = self.accesses.observe(target.buffer, True, target.span)
 
         def store(env: Environment, value: Any) -> None:
             array, place = array_of(env), place_of(env)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy
 
 from tilesmith.ir import Call
+from tilesmith.ir.span import Span
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter.async_copies import UNKNOWN, in_background
@@ -36,7 +37,7 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
         raise UnsupportedError(str(error)) from None
     target, offset, tensor = [compiler.visit(arg) for arg in call.args[:3]]
     place, number = compiler.visit(call.args[PLACE]), compiler.visit(call.args[BARRIER])
-    unit = pointed_bytes(call.args[0], copy.element)
+    unit, span = pointed_bytes(call.args[0], copy.element), compiler.scope.span
     places, alignment = box_places(copy), tile_alignment(copy.swizzle)
 
     def begin(env: Environment) -> None:
@@ -52,14 +53,14 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
         def start() -> None:
             nonlocal data
-            data = _box(env, copy, tensor(env), place(env))
+            data = _box(env, copy, tensor(env), place(env), span)
             window[places] = data
-            touch_bytes(env, into, copy.nbytes, True, pending=True)
+            touch_bytes(env, into, copy.nbytes, True, pending=True, span=span)
             window[...] = UNKNOWN
 
         def finish() -> None:
             window[places] = data
-            touch_bytes(env, into, copy.nbytes, True)
+            touch_bytes(env, into, copy.nbytes, True, span=span)
 
         start, finish = in_background(env, which, [start, finish])
         start()
@@ -69,7 +70,7 @@ def _copy_tensor(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
 
 def _box(
-    env: Environment, copy: TensorCopy, tensor: Pointer, place: tuple[int, ...]
+    env: Environment, copy: TensorCopy, tensor: Pointer, place: tuple[int, ...], span: Span | None
 ) -> numpy.ndarray:
     """Return the bytes of the box at a place: zeros where it is outside of the tensor."""
     element = DataType(f"uint{8 * copy.element}")
@@ -85,13 +86,14 @@ def _box(
             slice(begin - start, end - start) for (begin, end), start in zip(inside, place)
         ]  # fmt: skip
         box[tuple(own)] = part
-        _touch_rows(env, copy, tensor, inside)
+        _touch_rows(env, copy, tensor, inside, span)
     return box.reshape(-1).view(numpy.uint8)
 
 
 def _touch_rows(
-    env: Environment, copy: TensorCopy, tensor: Pointer, inside: list[tuple[int, int]]
-) -> None:
+    env: Environment, copy: TensorCopy, tensor: Pointer, inside: list[tuple[int, int]],
+    span: Span | None,
+) -> None:  # fmt: skip
     """Report that the rows of a part of a tensor are read."""
     first, last = inside[-1]
     for outer in numpy.ndindex(*[end - begin for begin, end in inside[:-1]]):
@@ -100,4 +102,4 @@ def _touch_rows(
             for (begin, _), index, stride in zip(inside, outer, copy.strides)
         ])  # fmt: skip
         row = tensor.moved(at * copy.element)
-        touch_bytes(env, row, (last - first) * copy.element, False)
+        touch_bytes(env, row, (last - first) * copy.element, False, span=span)

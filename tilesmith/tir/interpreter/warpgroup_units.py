@@ -115,8 +115,8 @@ def _wgmma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGr
     facts = WgmmaFacts(call, span)
     left = _registers_of_a(compiler, call, facts) if (
         facts.layouts[0].major == "registers"
-    ) else _from_shared(compiler, call, facts, 0)  # fmt: skip
-    right = _from_shared(compiler, call, facts, 1)
+    ) else _from_shared(compiler, call, facts, 0, span)  # fmt: skip
+    right = _from_shared(compiler, call, facts, 1, span)
     results = _registers(compiler, call, 14, facts.c, facts.columns // 2)
     adds = compiler.visit(call.args[16])
     places = result_places(facts.columns)
@@ -155,7 +155,9 @@ def _registers_of_a(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts)
     return gather
 
 
-def _from_shared(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts, which: int) -> Any:
+def _from_shared(
+    compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts, which: int, span: Span | None
+) -> Any:
     """Return a function that reads an operand from shared memory: [row or column, k]."""
     place, layout = (4, 9)[which], facts.layouts[which]
     dtype, _ = facts.operand(which)
@@ -175,14 +177,14 @@ def _from_shared(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts, wh
                 f"ptx_wgmma reads byte {int(address.max())} of shared memory that has "
                 f"{start.memory.nbytes}"
             )
-        _touch(members, start, address)
+        _touch(members, start, address, span)
         found = start.memory.view(numpy.uint8).reshape(-1)[address[..., None] + bytes_of]
         return numpy.ascontiguousarray(found).view(element_type(dtype))[..., 0]
 
     return read
 
 
-def _touch(members: list[Environment], start: Pointer, address: Any) -> None:
+def _touch(members: list[Environment], start: Pointer, address: Any, span: Span | None) -> None:
     """Report the reads to the watch as those of the first thread, as the hardware says not whose;
     where barriers in shared memory order threads, as those of the product, which each thread of the
     warpgroup has begun."""
@@ -195,7 +197,7 @@ def _touch(members: list[Environment], start: Pointer, address: Any) -> None:
         thread: Thread = env[THREAD_SLOT]
         if accesses:
             thread.acts_as = accesses[number % len(members)]
-        touch_bytes(env, start.moved(one - start.offset), 16, False)
+        touch_bytes(env, start.moved(one - start.offset), 16, False, span=span)
         thread.acts_as = None
 
 

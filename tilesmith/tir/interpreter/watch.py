@@ -18,6 +18,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
 from tilesmith.tir.interpreter.happens_before import Order, Phases
 from tilesmith.tir.interpreter.options import Options
+from tilesmith.tir.interpreter.scope import Scope
 from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Place, Pointer
 from tilesmith.tir.warpgroup_products import WARPGROUP
@@ -92,6 +93,7 @@ class Watch:
         self.orders: dict[Any, Order] = {}  # by block, once it has barriers in shared memory
         self.writes: dict[Any, tuple[bytes, list[Access]]] = {}
         self.reads: dict[Any, list[Access]] = {}
+        self.lines: dict[Any, Any] = {}  # by address and kind: where the program accessed it last
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
         self.is_copying = False  # the value that is computed is only stored elsewhere
@@ -211,14 +213,16 @@ class Watch:
         self.written[id(copy.memory)] = (copy.memory, bytearray(flags))
 
     def touch_bytes(
-        self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
-    ) -> None:
+        self, env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False,
+        span: Any = None,
+    ) -> None:  # fmt: skip
         """Check an access through a pointer: of a write, once the memory holds what it writes. Two
         of them write the same if all their bytes are the same.
         """
         values = pointer.window(count).tobytes() if writes else b""
         for start in range(pointer.offset, pointer.offset + count):
-            self.touch(env, pointer, start, 1, writes, values, "memory behind a pointer")
+            what = "memory behind a pointer"
+            self.touch(env, pointer, start, 1, writes, values, what, span=span)
         if pending:
             self.forget(pointer, pointer.offset, count)
 
@@ -230,7 +234,7 @@ class Watch:
 
     def touch(
         self, env: Environment, pointer: Pointer, start: int, size: int, writes: bool, value: bytes,
-        what: str, may_be_undefined: bool = False,
+        what: str, may_be_undefined: bool = False, span: Any = None,
     ) -> bool:  # fmt: skip
         """Check an access of ``size`` bytes from byte ``start`` of the memory behind a pointer;
         return whether they are defined.
@@ -243,14 +247,17 @@ class Watch:
             else:
                 defined = flags[start : start + size] == _WRITTEN[:size]
             if not (defined or may_be_undefined):
+                who = env[THREAD_SLOT].describe()
                 raise ExecutionError(
-                    f"{what} is read by thread {env[THREAD_SLOT].describe()} and was never written"
+                    f"{what} is read by thread {who} and was never written", span=span
                 )
         if self.options.check_races:
-            self.order(env[THREAD_SLOT], (id(pointer.memory), start), writes, value, what)
+            self.order(env[THREAD_SLOT], (id(pointer.memory), start), writes, value, what, span)
         return defined
 
-    def order(self, thread: Thread, address: Any, writes: bool, value: bytes, what: str) -> None:
+    def order(
+        self, thread: Thread, address: Any, writes: bool, value: bytes, what: str, span: Any
+    ) -> None:
         """Check an access against those before it. Threads that write one value do not race, nor
         does one of them that reads it, or who has read it while it was there already.
         """
@@ -259,7 +266,11 @@ class Watch:
         is_same = bool(writes and value and known == value)
         others = [one for one in writers if not one.ordered(present)]
         if others and not (is_same if writes else present in writers):
-            raise _race(what, present, "writes" if writes else "reads", others[-1], "writes")
+            kind = "writes" if writes else "reads"
+            line = self.lines.get((address, True))
+            raise _race(what, (present, kind, span), (others[-1], "writes", line))
+        if span is not None:
+            self.lines[address, writes] = span
         readers = self.reads.setdefault(address, [])
         if not writes and present.seen is not None:  # a later writer may have seen some, not others
             if present not in readers:
@@ -276,38 +287,48 @@ class Watch:
             return
         for reader in readers:
             if not reader.ordered(present):
-                raise _race(what, present, "writes", reader, "reads")
+                line = self.lines.get((address, False))
+                raise _race(what, (present, "writes", span), (reader, "reads", line))
         readers.clear()
         self.writes[address] = (value, [present])
 
 
-def _race(what: str, one: Access, does: str, other: Access, did: str) -> ExecutionError:
+def _race(
+    what: str, one: tuple[Access, str, Any], other: tuple[Access, str, Any]
+) -> ExecutionError:
+    """Return the error of an access after another one: who, what they do, and at which lines."""
+    (present, does, span), (earlier, did, line) = one, other
+    at = "" if line is None else f" ({line.source_name}:{line.line})"
     return ExecutionError(
-        f"race: {one.name} {does} {what}, {other.name} {did} it, and no barrier stands between",
+        f"race: {present.name} {does} {what}, {earlier.name} {did} it{at}, and no barrier stands "
+        "between",
+        span=span,
         notes=(
             'put T.tvm_storage_sync("shared") between the two, or run ThreadSync'
-            if one.seen is None
+            if present.seen is None
             else "let one arrive at a barrier behind its access, and the other wait there before",
         ),
     )
 
 
 def touch_bytes(
-    env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False
-) -> None:
+    env: Environment, pointer: Pointer, count: int, writes: bool, pending: bool = False,
+    span: Any = None,
+) -> None:  # fmt: skip
     """Report an access through a pointer to the watch of the current run, if there is one: a write
     once the memory holds what it writes (with ``pending``, for a moment), which is compared with
     other writes."""
     watch = env[CONTEXT_SLOT].watch
     if watch is not None:
-        watch.touch_bytes(env, pointer, count, writes, pending)
+        watch.touch_bytes(env, pointer, count, writes, pending, span)
 
 
 class AccessObserver:
     """Makes the functions that report each access of a buffer to the watch."""
 
-    def __init__(self, frame: Frame, options: Options) -> None:
+    def __init__(self, frame: Frame, options: Options, scope: Scope) -> None:
         self.frame = frame
+        self.scope = scope
         self.options = options
 
     def tracked(self, buffer: Buffer) -> Callable[[Environment], bool]:
@@ -315,9 +336,9 @@ class AccessObserver:
         data_slot = self.frame.slot(buffer.data)
         return lambda env: id(env[data_slot].memory) in env[CONTEXT_SLOT].watch.written
 
-    def access(self, buffer: Buffer, writes: bool) -> Observe | None:
-        """Return ``observe(env, array, place)`` for accesses of a buffer; None for memory of one
-        thread where only races matter.
+    def access(self, buffer: Buffer, writes: bool, span: Any) -> Observe | None:
+        """Return ``observe(env, array, place)`` for accesses of a buffer at a place of the program
+        (else that of the statement); None for memory of one thread where only races matter.
 
         With ``may_be_undefined``, it returns the numbers of the elements that were never written;
         without, they are an error. Of a write, the array holds what it writes; with ``pending``,
@@ -326,6 +347,7 @@ class AccessObserver:
         """
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
+        span = self.scope.span if span is None else span
         size = buffer.dtype.nbytes
         if level == "thread" and not self.options.check_undefined:
             return None
@@ -349,7 +371,7 @@ class AccessObserver:
                 shown = ", ".join([str(int(index)) for index in element])
                 what = f"{name}[{shown}] (scope {scope})"
                 if not watch.touch(
-                    env, pointer, int(where), size, writes, value, what, may_be_undefined
+                    env, pointer, int(where), size, writes, value, what, may_be_undefined, span
                 ):
                     found.append(number)
                 if pending or number in undefined:
