@@ -64,7 +64,7 @@ def test_races_name_the_lines_of_both_accesses():
     with pytest.raises(ExecutionError) as caught:
         run(reverse_without_barrier, a, np.zeros_like(a), options=RACES)
     shown = str(caught.value)
-    earlier = re.search(r"writes it \((.*):(\d+)\)", shown)
+    earlier = re.search(r"writes it, (.*):(\d+),", shown)
     assert earlier is not None and "B[bx, tx] = S[31 - tx]" in shown, shown
     line = linecache.getline(earlier.group(1), int(earlier.group(2)))
     assert line.strip() == "S[tx] = A[bx, tx]"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.ir.span import SequentialSpan, Span
 from tilesmith.support.errors import ExecutionError
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.strands import Meeting
@@ -204,7 +205,11 @@ def describe_all(envs: list[Environment]) -> str:
 
 def line_of(span: Any) -> str:
     """Return the place of a statement, for messages, where it is known."""
-    return "" if span is None else f", {span.source_name}:{span.line}"
+    while isinstance(span, SequentialSpan):
+        span = span.spans[0] if span.spans else None
+    if span is None:
+        return ""
+    return f", {span.source_name}:{span.line}" if isinstance(span, Span) else f", {span.format()}"
 
 
 def meeting(

@@ -19,7 +19,7 @@ from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT, Frame
 from tilesmith.tir.interpreter.happens_before import Order, Phases
 from tilesmith.tir.interpreter.options import Options
 from tilesmith.tir.interpreter.scope import Scope
-from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
+from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, line_of, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Place, Pointer
 from tilesmith.tir.warpgroup_products import WARPGROUP
 
@@ -298,10 +298,9 @@ def _race(
 ) -> ExecutionError:
     """Return the error of an access after another one: who, what they do, and at which lines."""
     (present, does, span), (earlier, did, line) = one, other
-    at = "" if line is None else f" ({line.source_name}:{line.line})"
     return ExecutionError(
-        f"race: {present.name} {does} {what}, {earlier.name} {did} it{at}, and no barrier stands "
-        "between",
+        f"race: {present.name} {does} {what}, {earlier.name} {did} it{line_of(line)}, and no "
+        "barrier stands between",
         span=span,
         notes=(
             'put T.tvm_storage_sync("shared") between the two, or run ThreadSync'
