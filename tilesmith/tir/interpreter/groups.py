@@ -79,7 +79,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
 
     def visit(self, node: Stmt) -> RunGroup:
         """Return the closure that runs a statement for a group of threads."""
-        self.scope.span = node.span
+        self.scope.span = getattr(node, "span", None)
         if not self._may_run_alone(node):
             return super().visit(node)
         alone = self.statements.visit(node)
