@@ -325,5 +325,19 @@ def test_parts_of_lines_and_streams_from_l3_decide_for_high_tiles_on_avx2():
         predict(pixels, chosen, one, 1) for one in (machine, replace(machine, unaligned_lines=0.0))
     ]
     assert apart.l2 > near.l2 and apart.l3 == near.l3
-    slow = predict(pixels, chosen, replace(machine, row_waiting=0.6), 1)
+    waits = {"row_waiting": 2 * machine.row_waiting, "panel_waiting": 2 * machine.panel_waiting}
+    slow = predict(pixels, chosen, replace(machine, **waits), 1)
     assert slow.l3 == pytest.approx(2 * apart.l3) and slow.stream == apart.stream
+
+
+@pytest.mark.parametrize("size", [1536, 2048, 2064])
+def test_large_products_do_not_read_panels_again_from_l3_on_avx2(size):
+    """Blocks of a few row tiles read all panels again, at the rate of the multiply-adds."""
+    machine = machine_model(Target("llvm -mcpu=haswell -num-cores=1"))
+    given = product(size, size, size)
+    chosen = choose(given, machine, 1).candidate
+    assert chosen.block is None and chosen.packs
+    blocks = replace(chosen, block=4)
+    eager = replace(machine, panel_waiting=0.3)
+    slow, quick = [predict(given, blocks, one, 1).l3 for one in (machine, eager)]
+    assert slow > 1.5 * quick
