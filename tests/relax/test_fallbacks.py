@@ -63,10 +63,12 @@ PACKING = [
 ]
 
 
+@pytest.mark.parametrize("cpu", ["znver3", "znver5"])
 @pytest.mark.parametrize(("body", "reason"), PACKING)
-def test_packing(body, reason):
+def test_packing(body, reason, cpu):
     module = function(lambda b, x: b.emit(body(b, x)))
-    assert told(passes.PackForVectors(), module) == [("packing", "main: relax.nn.conv2d", reason)]
+    pack = passes.PackForVectors(f"llvm -mcpu={cpu}")
+    assert told(pack, module) == [("packing", "main: relax.nn.conv2d", reason)]
 
 
 def test_packing_of_products_and_sizes():

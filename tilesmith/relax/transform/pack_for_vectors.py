@@ -286,19 +286,20 @@ class _Pack(PyExprMutator):
         is_depthwise = groups == sizes[1] == array.shape[0] and array.shape[1] == 1
         tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
         width = max(tile.vectors, 1) * self.machine.lanes(32)
-        if array.shape[0] >= FEWEST_COLUMNS:
+        is_wide = array.shape[0] >= FEWEST_COLUMNS
+        if is_wide:
             form = self.byte_depthwise if is_depthwise else self.byte_convolution
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
-        if _dtype(call) == "float32" and array.dtype != "bfloat16":
+        if is_wide and _dtype(call) == "float32" and array.dtype != "bfloat16":
             last = partial(self.channels_last, data)
             made = convolution_in_fewer_steps(
                 self.kernels, call, last, array, options, _sizes(call), self.machine
             )
             if made is not None:
                 return made
-        if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
+        if groups == 1 and is_wide:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             packed_form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
             form, given = _read(self, packed_form, call, array.shape[2:], self.channels_last, tile)
@@ -312,7 +313,7 @@ class _Pack(PyExprMutator):
                 topi.nn.depthwise_conv2d_nhwc_packed, self.wide_last(call, data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
-        elif array.shape[0] >= FEWEST_COLUMNS:
+        elif is_wide:
             form, rest = form_of_groups(
                 array, groups, out and out[3], self.machine, _dtype(call) == "float32"
             )
