@@ -220,8 +220,8 @@ class Watch:
         of them write the same if all their bytes are the same.
         """
         values = pointer.window(count).tobytes() if writes else b""
+        what = "memory behind a pointer"
         for start in range(pointer.offset, pointer.offset + count):
-            what = "memory behind a pointer"
             self.touch(env, pointer, start, 1, writes, values, what, span=span)
         if pending:
             self.forget(pointer, pointer.offset, count)
