@@ -275,7 +275,7 @@ def dp4a(first, second):
 
 
 def dot_of_words(name):
-    """Products of four bytes in words, as schedules for CPUs have them."""
+    """Products of small integers in words, as schedules for CPUs have them."""
 
     @T.prim_func
     def main(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.Buffer((32,), "int32")):
@@ -319,6 +319,7 @@ EVERYWHERE = {
     **{f"atomics {dtype}": (atomics, (dtype,)) for dtype in ADDED},
     **{f"dp4a {a} {b}": (dp4a, (a, b)) for a, b in BYTES},
     "dot i8": (dot_of_words, ("tir.dot_i8i8",)),
+    "dot i16": (dot_of_words, ("tir.dot_i16i16",)),
     "dot u8": (dot_of_words, ("tir.dot_u8i8",)),
     "guarded loads": (guarded_loads, ()),
 }

@@ -388,6 +388,22 @@ def test_dot_products_of_four_bytes(function, dtype, target):
 
 
 @pytest.mark.parametrize("target", ["llvm", *X86])
+def test_dot_products_of_two_short_integers(target):
+    random = np.random.default_rng(0)
+    a, b = random.integers(-(2**15), 2**15, (2, COUNT * 2)).astype("int16")
+    a[:2] = b[:2] = -(2**15)  # the sum of these products is 2**31, which wraps around
+    products = (a.astype("int64") * b).reshape(-1, 2).sum(1).astype("int32")
+    words = [a.view("uint32"), b.view("int32")]
+    for lanes in (*LANES, 16):
+        got = run_elementwise(tir.dot_i16i16, words, "int32", lanes, Target(target))
+        np.testing.assert_array_equal(got, products)
+        got = run_elementwise(
+            lambda x, y: y + tir.dot_i16i16(x, y), words, "int32", lanes, Target(target)
+        )
+        np.testing.assert_array_equal(got, words[1] + products)
+
+
+@pytest.mark.parametrize("target", ["llvm", *X86])
 def test_dot_products_of_two_bfloat16(target):
     a, b = [np.resize(samples("bfloat16", seed), 2 * COUNT) for seed in (0, 1)]
     products = (a.astype("float64") * b.astype("float64")).reshape(-1, 2).sum(1)

@@ -12,6 +12,7 @@ from tilesmith.script import relax as R
 
 RANDOM = numpy.random.default_rng(0)
 VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake"
+PAIRS = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
 PLAIN = "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem"
 
 
@@ -56,9 +57,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("mod", CASES)
-@pytest.mark.parametrize("target", ["llvm -mcpu=native", PLAIN, "c"])
+@pytest.mark.parametrize("target", ["llvm -mcpu=native", PAIRS, PLAIN, "c"])
 def test_the_same_sums(mod, target):
-    if target == PLAIN and "x86_64" not in str(ts.target.Target("llvm")):
+    if target in (PAIRS, PLAIN) and "x86_64" not in str(ts.target.Target("llvm")):
         target = "llvm"
     (param,) = mod["main"].params
     info = param.struct_info
@@ -72,7 +73,18 @@ def test_the_same_sums(mod, target):
 @pytest.mark.parametrize("mod", CASES)
 def test_dot_products_where_the_target_has_them(mod):
     assert "T.dot_u8i8" in packed(mod, VNNI)
-    assert "T.dot_u8i8" not in packed(mod, PLAIN)
+    assert "T.dot_i16i16" in packed(mod, PAIRS)
+    for other in ("T.dot_u8i8", "T.dot_i16i16"):
+        assert other not in packed(mod, PLAIN)
+
+
+def test_weights_of_more_than_bytes_are_products_of_int16():
+    mod = convolution((1, 8, 6, 6), (16, 8, 1, 1), "uint8", 7, padding=0, greatest=30000)
+    assert "T.dot_i16i16" in packed(mod, PAIRS)
+    x = RANDOM.integers(0, 256, (1, 8, 6, 6)).astype("uint8")
+    if "x86_64" in str(ts.target.Target("llvm")):
+        found = relax.build(mod, PAIRS)(x)
+        numpy.testing.assert_array_equal(found.numpy(), interpreter.run(mod, "main", x))
 
 
 def test_what_is_no_product_of_bytes_stays_one_of_int32():

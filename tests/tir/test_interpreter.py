@@ -470,6 +470,8 @@ def test_round_goes_away_from_zero(value, expected):
         (tir.q_multiply_shift(const(100, "int32"), const(1 << 30, "int32"), 31, 0), 50),
         (tir.dot_u8i8(const(0xFF000002, "uint32"), const(-128 << 24 | 3, "int32")), -32634),
         (tir.dot_i8i8(const(0xFF000002, "uint32"), const(-128 << 24 | 3, "int32")), 134),
+        (tir.dot_i16i16(const(0x8000FFFF, "uint32"), const(2 << 16 | 3, "int32")), -65539),
+        (tir.dot_i16i16(const(0x80008000, "uint32"), const(-0x7FFF8000, "int32")), -(1 << 31)),
         # (1, 2) times (3, -0.5)
         (tir.dot_bf16bf16(const(0x40003F80, "uint32"), const(0xBF004040, "uint32")), 2.0),
         (tir.power(const(3, "int32"), const(4, "int32")), 81),

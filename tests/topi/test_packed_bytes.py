@@ -18,23 +18,26 @@ RANDOM = np.random.default_rng(0)
 STRIDES, PADDING, DILATION = [1, 1], [1, 1, 1, 1], [1, 1]
 
 
-def product(dtype, signed):
+def product(dtype, products):
     """A product of odd sizes, with its weights packed for vectors of four."""
     data = te.placeholder((5, 19), dtype, "data")
-    words = te.placeholder((3, 5, 4), "int32", "words")
     x, w = values((5, 19), dtype), values((19, 11), "int8")
-    return (data, words, topi.nn.matmul_words(data, words, 11, signed)), x, w, tiles(w), x @ w
+    packed = tiles(w, products)
+    words = te.placeholder(packed.shape, "int32", "words")
+    made = topi.nn.matmul_words(data, words, 11, point(dtype, products), products)
+    return (data, words, made), x, w, packed, x @ w
 
 
-def convolution(dtype, signed):
+def convolution(dtype, products):
     """A convolution with two groups of six channels, for eight outputs each."""
     data = te.placeholder((1, 6, 5, 12), dtype, "data")
-    words = te.placeholder((4, 3, 3, 2, 4), "int32", "words")
-    made = topi.nn.conv2d_nhwc_words(
-        data, words, 16, STRIDES, PADDING, DILATION, point(dtype, signed), 2, signed
-    )
     x, w = values((1, 6, 5, 12), dtype), values((3, 3, 6, 16), "int8")
-    return (data, words, made), x, w, tiles(w), convolved(x, w)
+    packed = tiles(w, products)
+    words = te.placeholder(packed.shape, "int32", "words")
+    made = topi.nn.conv2d_nhwc_words(
+        data, words, 16, STRIDES, PADDING, DILATION, point(dtype, products), 2, products
+    )
+    return (data, words, made), x, w, packed, convolved(x, w)
 
 
 def convolved(x, w, moved=0, outside=0):
@@ -48,7 +51,7 @@ def convolved(x, w, moved=0, outside=0):
     return found
 
 
-def depthwise(dtype, signed):
+def depthwise(dtype, products):
     data = te.placeholder((1, 6, 5, 12), dtype, "data")
     weight = te.placeholder((3, 3, 12), "int32", "weight")
     made = topi.nn.depthwise_conv2d_nhwc_bytes(data, weight, STRIDES, PADDING, DILATION, 3)
@@ -58,9 +61,13 @@ def depthwise(dtype, signed):
     return (data, weight, made), x, w, w.astype("int32"), found
 
 
-def point(dtype, signed):
-    """The zero point that becomes the byte 0, whichever sign the instruction wants."""
-    return {("int8", True): 0, ("uint8", True): 128, ("int8", False): -128}.get((dtype, signed), 0)
+def point(dtype, products):
+    """The zero point that becomes the byte 0, whichever sign the instruction wants; that of int16
+    is subtracted.
+    """
+    if products == "i16i16":
+        return 5
+    return {("uint8", "i8i8"): 128, ("int8", "u8i8"): -128}.get((dtype, products), 0)
 
 
 def values(shape, dtype):
@@ -68,9 +75,9 @@ def values(shape, dtype):
     return RANDOM.integers(limits.min, limits.max, shape, endpoint=True)
 
 
-def tiles(weights):
+def tiles(weights, products):
     """Weights (…, inputs, outputs) in tiles of four outputs."""
-    words = in_words(weights)
+    words = in_words(weights, "int16" if products == "i16i16" else "int8")
     columns = -(-words.shape[-1] // 4) * 4
     wide = np.zeros((*words.shape[:-1], columns), "int32")
     wide[..., : words.shape[-1]] = words
@@ -79,19 +86,19 @@ def tiles(weights):
 
 
 PROGRAMS = {
-    "product_i8mm": (product, "uint8", False, r"\busdot\b"),
-    "product_dotprod": (product, "int8", True, r"\bsdot\b"),
-    "convolution_i8mm": (convolution, "uint8", False, r"\busdot\b"),
-    "convolution_dotprod": (convolution, "int8", True, r"\bsdot\b"),
-    "depthwise": (depthwise, "uint8", False, r"\b[su]?mlal?\b"),
+    "product_i8mm": (product, "uint8", "u8i8", r"\busdot\b"),
+    "product_dotprod": (product, "int8", "i8i8", r"\bsdot\b"),
+    "convolution_i8mm": (convolution, "uint8", "u8i8", r"\busdot\b"),
+    "convolution_dotprod": (convolution, "int8", "i8i8", r"\bsdot\b"),
+    "depthwise": (depthwise, "uint8", "u8i8", r"\b[su]?mlal?\b"),
 }
 
 
 @pytest.fixture(scope="module")
 def module():
     found = {}
-    for name, (make, dtype, signed, _) in PROGRAMS.items():
-        function = te.create_prim_func(list(make(dtype, signed)[0]))
+    for name, (make, dtype, products, _) in PROGRAMS.items():
+        function = te.create_prim_func(list(make(dtype, products)[0]))
         function = function.with_attr("global_symbol", name)
         found[name] = default_schedule(function, Target(TARGET))
     return ts.build(IRModule(found), target=TARGET)
@@ -110,8 +117,8 @@ def test_results_in_qemu(module, tmp_path_factory, name):
     folder = tmp_path_factory.getbasetemp() / "packed_bytes"
     folder.mkdir(exist_ok=True)
     program = Program(folder, "aarch64", lambda: module, list(PROGRAMS))
-    make, dtype, signed, _ = PROGRAMS[name]
-    args, x, _, weights, expected = make(dtype, signed)
+    make, dtype, products, _ = PROGRAMS[name]
+    args, x, _, weights, expected = make(dtype, products)
     result = np.full([int(size) for size in args[2].shape], 77, "int32")
     *_, got = program.run(name, (x.astype(dtype), weights, result))
     np.testing.assert_array_equal(got, expected)
@@ -119,15 +126,18 @@ def test_results_in_qemu(module, tmp_path_factory, name):
 
 @pytest.mark.parametrize("make", [product, convolution])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("signed", [False, True])
-def test_results_here(make, dtype, signed):
-    """Data of the other sign is 128 more or less, which the caller makes up for."""
-    args, x, w, weights, expected = make(dtype, signed)
-    moved = 0 if (dtype == "int8") == signed else 128 if dtype == "int8" else -128
+@pytest.mark.parametrize("products", ["u8i8", "i8i8", "i16i16"])
+def test_results_here(make, dtype, products):
+    """Data of the other sign is 128 more or less, which the caller makes up for; only int16 are
+    without their zero point.
+    """
+    args, x, w, weights, expected = make(dtype, products)
+    moved = {("int8", "u8i8"): 128, ("uint8", "i8i8"): -128}.get((dtype, products), 0)
+    moved = -point(dtype, products) if products == "i16i16" else moved
     if make is product:
         expected = expected + moved * w.sum(0)
     elif moved:  # the padding stands for the zero point
-        expected = convolved(x, w, moved, point(dtype, signed))
+        expected = convolved(x, w, moved, point(dtype, products))
     result = ts.nd.array(np.zeros([int(size) for size in args[2].shape], "int32"))
     function = te.create_prim_func(list(args)).with_attr("global_symbol", "main")
     compiled = ts.build(function, target="llvm -num-cores=1")

@@ -91,6 +91,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("q_multiply_shift_per_axis", PURE, True),
     Intrinsic("dp4a", PURE, False, "", "first"),
     Intrinsic("dot_bf16bf16", PURE, True),  # of two bfloat16 each
+    Intrinsic("dot_i16i16", PURE, True),  # of two int16 each
     Intrinsic("dot_i8i8", PURE, True),  # of four bytes each, both signed
     Intrinsic("dot_u8i8", PURE, True),  # of four bytes each, unsigned and signed
     # choice and hints

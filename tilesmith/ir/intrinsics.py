@@ -50,8 +50,8 @@ __all__ = [
     *_call_names, "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2",
     "atanh",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "checked",
-    "clz", "copysign", "cos", "cosh", "div", "dot_bf16bf16", "dot_i8i8", "dot_u8i8", "erf", "exp",
-    "exp10", "exp2", "fabs", "floor",
+    "clz", "copysign", "cos", "cosh", "div", "dot_bf16bf16", "dot_i16i16", "dot_i8i8", "dot_u8i8",
+    "erf", "exp", "exp10", "exp2", "fabs", "floor",
     "floordiv", "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
     "isfinite", "isinf", "isnan", "isnullptr", "large_uint_imm", "ldexp", "likely", "log", "log10",
     "log1p", "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
@@ -404,6 +404,13 @@ def dot_i8i8(a: Any, b: Any) -> PrimExpr:
     an int32; ``a`` is a uint32, ``b`` an int32.
     """
     return _dot_product("dot_i8i8", a, b)
+
+
+def dot_i16i16(a: Any, b: Any) -> PrimExpr:
+    """Return the sum of the products of the two int16 in ``a`` (a uint32) with those in ``b`` (an
+    int32), as an int32.
+    """
+    return _dot_product("dot_i16i16", a, b)
 
 
 def dot_bf16bf16(a: Any, b: Any) -> PrimExpr:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.queries import is_call, mentions
+from tilesmith.ir.queries import is_call, mentions, walk
 from tilesmith.schedule_rules.loops import loop_extent, split_loops
 from tilesmith.schedule_rules.work import is_even
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
@@ -118,11 +118,14 @@ def sums_outside(
 
 def keep_reduction(sch: Schedule, block: BlockRV, reduction: list[LoopRV], steps: int) -> None:
     """Let the loops of a reduction stay loops; the innermost one takes some of its steps in one
-    iteration, but for the taps of a window.
+    iteration, but for the taps of a window. Of dot products of int16 at most two: LLVM would add
+    those of several steps first, for which the registers do not suffice.
 
     Neighbouring results read the same elements at different taps. LLVM would load these once and
     hold them, for which the registers do not suffice.
     """
+    if any(is_call(node, "tir.dot_i16i16") for node in walk(sch.get(block).body)):
+        steps = min(steps, 2)
     running = [loop for loop in reduction if loop_extent(sch, loop) != 1]
     for loop in reduction:
         if steps > 1 and loop in running[-1:] and not _is_tap(sch, block, loop):

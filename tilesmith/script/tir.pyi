@@ -140,6 +140,7 @@ from tilesmith.ir.intrinsics import cos as cos
 from tilesmith.ir.intrinsics import cosh as cosh
 from tilesmith.ir.intrinsics import div as div
 from tilesmith.ir.intrinsics import dot_bf16bf16 as dot_bf16bf16
+from tilesmith.ir.intrinsics import dot_i16i16 as dot_i16i16
 from tilesmith.ir.intrinsics import dot_i8i8 as dot_i8i8
 from tilesmith.ir.intrinsics import dot_u8i8 as dot_u8i8
 from tilesmith.ir.intrinsics import erf as erf

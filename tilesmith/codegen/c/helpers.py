@@ -79,6 +79,14 @@ static inline float dot_bf16bf16(uint32_t a, uint32_t b) {
   memcpy(parts, words, sizeof parts);
   return parts[0] * parts[1] + parts[2] * parts[3];
 }""",
+    "dot_i16i16": """
+static inline int32_t dot_i16i16(uint32_t a, int32_t b) {
+  uint32_t total = 0;
+  for (int lane = 0; lane < 32; lane += 16) {
+    total += (uint32_t)((int32_t)(int16_t)(a >> lane) * (int16_t)((uint32_t)b >> lane));
+  }
+  return (int32_t)total;
+}""",
     "dot_i8i8": """
 static inline int32_t dot_i8i8(uint32_t a, int32_t b) {
   int32_t total = 0;

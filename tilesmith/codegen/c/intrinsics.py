@@ -81,7 +81,7 @@ def _dp4a(emit: Values, call: Call) -> Piece:
     return f"{' + '.join(products)} + {emit.text(total, SUM)}", SUM
 
 
-@handles("dot_bf16bf16", "dot_i8i8", "dot_u8i8")
+@handles("dot_bf16bf16", "dot_i16i16", "dot_i8i8", "dot_u8i8")
 def _dot_product(emit: Values, call: Call) -> Piece:
     helper = emit.file.helper(call.op.name.removeprefix("tir."))
     return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM

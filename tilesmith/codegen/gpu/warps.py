@@ -138,6 +138,18 @@ def _byte(emit: Values, value: PrimExpr, lane: int, unsigned: bool | None = None
     return f"(int)({byte})({text} >> {8 * lane})"
 
 
+@handles("dot_i16i16")
+def _dot_of_short_integers(emit: Values, call: Call) -> Piece:
+    """Write the product of two int16 in each of two words; unsigned sums may wrap around."""
+    word, short = emit.dialect.types["u32"], emit.dialect.types["i16"]
+    first, second = [emit.text(one, UNARY) for one in call.args]
+    products = [
+        f"({word})((int)({short})({first} >> {place}) * (int)({short})({second} >> {place}))"
+        for place in (0, 16)
+    ]
+    return f"({emit.type(call.dtype)})({' + '.join(products)})", UNARY
+
+
 @handles("dot_i8i8", "dot_u8i8")
 def _dot_of_words(emit: Values, call: Call) -> Piece:
     """Write the product of four bytes in each of two words."""

@@ -1,5 +1,6 @@
-"""Sums of products of bytes, ``dot_u8i8`` and ``dot_i8i8``, and of bfloat16, ``dot_bf16bf16``: one
-instruction, where the target has it (vpdpbusd, vdpbf16ps; sdot, usdot, bfdot).
+"""Sums of products of bytes, ``dot_u8i8`` and ``dot_i8i8``, of int16, ``dot_i16i16``, and of
+bfloat16, ``dot_bf16bf16``: one instruction, where the target has it (vpdpbusd, vpdpwssd, pmaddwd,
+vdpbf16ps; sdot, usdot, bfdot).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["dot_product"]
 
 _PAIRS = "tir.dot_bf16bf16"
 _SIGNED, _UNSIGNED = "tir.dot_i8i8", "tir.dot_u8i8"
+_SHORT = "tir.dot_i16i16"
 
 
 def _instruction(features: Collection[str], signed: bool, lanes: int) -> str | None:
@@ -28,9 +30,24 @@ def _instruction(features: Collection[str], signed: bool, lanes: int) -> str | N
         return "llvm.aarch64.neon.usdot.v4i32.v16i8"
     if lanes == 4 and "dotprod" in features and signed:
         return "llvm.aarch64.neon.sdot.v4i32.v16i8"
-    has_short = "avxvnni" in features or ("avx512vnni" in features and "avx512vl" in features)
-    has = "avx512vnni" in features if lanes == 16 else lanes in (4, 8) and has_short
+    has = _adds_products(features, lanes)
     return f"llvm.x86.avx512.vpdpbusd.{32 * lanes}" if has and not signed else None
+
+
+def _adds_products(features: Collection[str], lanes: int) -> bool:
+    """Return whether an x86 adds dot products of small integers to ``lanes`` sums at once."""
+    has_short = "avxvnni" in features or ("avx512vnni" in features and "avx512vl" in features)
+    return "avx512vnni" in features if lanes == 16 else lanes in (4, 8) and has_short
+
+
+def _multiplication_of_pairs(features: Collection[str], lanes: int) -> str | None:
+    """Return the name of the instruction that multiplies int16 and adds neighbouring products."""
+    names = {
+        4: ("sse2", "sse2.pmadd.wd"), 8: ("avx2", "avx2.pmadd.wd"),
+        16: ("avx512bw", "avx512.pmaddw.d.512"),
+    }  # fmt: skip
+    feature, name = names.get(lanes, ("", ""))
+    return f"llvm.x86.{name}" if feature in features else None
 
 
 def _instruction_for_pairs(features: Collection[str], lanes: int) -> str | None:
@@ -49,9 +66,15 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     """
     if isinstance(product, Call) and is_call(product, _PAIRS):
         return _sum_of_pairs(features, total, product)
-    if not is_call(product, _SIGNED, _UNSIGNED):
+    if not is_call(product, _SIGNED, _UNSIGNED, _SHORT):
         return None
     lanes = product.dtype.lanes
+    if is_call(product, _SHORT):
+        if not _adds_products(features, lanes):
+            return None
+        name = f"llvm.x86.avx512.vpdpwssd.{32 * lanes}"
+        words = [reinterpret(f"int32x{lanes}", arg) for arg in product.args]
+        return call_llvm_pure_intrin(str(product.dtype), name, total, *words)
     name = _instruction(features, is_call(product, _SIGNED), lanes)
     if name is None:
         return None
@@ -75,9 +98,8 @@ def _products_of_pairs(features: Collection[str], call: Call) -> PrimExpr | None
     (pmaddwd) that multiplies the even bytes, then the odd ones; None if the target has none.
     """
     lanes = call.dtype.lanes
-    names = {8: ("avx2", "avx2.pmadd.wd"), 16: ("avx512bw", "avx512.pmaddw.d.512")}
-    feature, name = names.get(lanes, ("", ""))
-    if feature not in features:
+    name = _multiplication_of_pairs(features, lanes)
+    if name is None or lanes == 4:
         return None
     short = f"int16x{2 * lanes}"
     eight = const(8, short)
@@ -90,10 +112,7 @@ def _products_of_pairs(features: Collection[str], call: Call) -> PrimExpr | None
         bits = const(8, f"uint16x{2 * lanes}")
         halves = [shift_right(shift_left(wide, bits), bits), shift_right(wide, bits)]
         data = [reinterpret(short, half) for half in halves]
-    sums = [
-        call_llvm_pure_intrin(str(call.dtype), f"llvm.x86.{name}", x, y)
-        for x, y in zip(data, weights)
-    ]
+    sums = [call_llvm_pure_intrin(str(call.dtype), name, x, y) for x, y in zip(data, weights)]
     return sums[0] + sums[1]
 
 
@@ -124,6 +143,24 @@ def _dot_product(emit: Values, call: Call) -> str:
         product = emit.define(f"mul {kind} {first}, {signed(b)}")
         total = emit.define(f"add {kind} {total}, {product}") if total else product
     return total
+
+
+@handles("dot_i16i16")
+def _dot_product_of_short_integers(emit: Values, call: Call) -> str:
+    lanes = call.dtype.lanes
+    features = emit.machine.features
+    added = dot_product(features, const(0, str(call.dtype)), call)
+    name = _multiplication_of_pairs(features, lanes)
+    if added is None and name is not None:
+        pairs = [reinterpret(f"int16x{2 * lanes}", arg) for arg in call.args]
+        added = call_llvm_pure_intrin(str(call.dtype), name, *pairs)
+    if added is not None:
+        return emit.value(added)
+    a, b = [reinterpret(str(call.dtype), arg) for arg in call.args]
+    bits = const(16, str(call.dtype))
+    low = [shift_right(shift_left(one, bits), bits) for one in (a, b)]
+    high = [shift_right(one, bits) for one in (a, b)]
+    return emit.value(low[0] * low[1] + high[0] * high[1])
 
 
 @handles("dot_bf16bf16")

@@ -142,7 +142,7 @@ class _Pack(PyExprMutator):
         self.flat = FlatPixels(self.builder_, self.lookup_binding)
         self.bytes = None
         if instruction is not None:
-            self.bytes = BytePacking(self.builder_, instruction, tiled_weights, machine.lanes(32))
+            self.bytes = BytePacking(self.builder_, instruction, tiled_weights, machine)
         self.rules: dict[Op, Callable[[Call], Any]] = {
             operators.nn.conv2d.op: self.convolution,
             operators.nn.conv2d_transpose.op: self.transposed_convolution,

@@ -21,7 +21,7 @@ from tilesmith.tir.functor import substitute
 
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "panel_operand", "product_of"]
 
-_DOT_PRODUCTS = ("tir.dot_bf16bf16", "tir.dot_i8i8", "tir.dot_u8i8")
+_DOT_PRODUCTS = ("tir.dot_bf16bf16", "tir.dot_i16i16", "tir.dot_i8i8", "tir.dot_u8i8")
 
 
 @dataclass(frozen=True)

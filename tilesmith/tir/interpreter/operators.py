@@ -284,28 +284,30 @@ def _dp4a(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any
     return compute
 
 
-def _signed(byte: int) -> int:
-    return byte - 256 if byte > 127 else byte
+def _dot_product(dtype: DataType, first: str, second: str) -> Callable[..., Any]:
+    """Return a sum of products of the small integers of which two words consist."""
 
-
-def _dot_product(dtype: DataType, first: Callable[[int], int]) -> Callable[..., Any]:
     def compute(a: int, b: int) -> int:
-        pairs = zip(
-            (int(a) & 0xFFFFFFFF).to_bytes(4, "little"), (int(b) & 0xFFFFFFFF).to_bytes(4, "little")
-        )
-        return sum([first(x) * _signed(y) for x, y in pairs])
+        words = [numpy.asarray([int(word) & 0xFFFFFFFF], "<u4") for word in (a, b)]
+        parts = [word.view(kind).tolist() for word, kind in zip(words, (first, second))]
+        return wrap_int(sum(x * y for x, y in zip(*parts)), dtype.element)
 
     return _each_lane(dtype, compute)
 
 
 @_operator("dot_u8i8")
 def _dot_u8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
-    return _dot_product(dtype, int)
+    return _dot_product(dtype, "u1", "i1")
 
 
 @_operator("dot_i8i8")
 def _dot_i8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
-    return _dot_product(dtype, _signed)
+    return _dot_product(dtype, "i1", "i1")
+
+
+@_operator("dot_i16i16")
+def _dot_i16i16(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
+    return _dot_product(dtype, "<i2", "<i2")
 
 
 @_operator("dot_bf16bf16")

@@ -34,3 +34,4 @@ from tilesmith.topi.nn.upsampling import *  # noqa: F403
 from tilesmith.topi.nn.utils import *  # noqa: F403
 from tilesmith.topi.nn.winograd import *  # noqa: F403
 from tilesmith.topi.nn.winograd_packed import *  # noqa: F403
+from tilesmith.topi.nn.winograd_words import *  # noqa: F403

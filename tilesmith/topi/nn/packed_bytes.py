@@ -1,9 +1,12 @@
-"""Convolutions and products of bytes with weights packed for dot products of four bytes.
+"""Convolutions and products of bytes with weights packed for dot products of small integers.
 
 Four bytes along the channels make one word. A weight is packed as in `topi.nn.packed`, of words:
 (tiles, …, words, T). The instruction takes data of one sign: signed bytes become unsigned ones, 128
 greater, or the other way round. What this and the zero point add to the sums depends on the weight
 alone, and is subtracted by the caller.
+
+Where the instruction multiplies int16, two elements make a word, without their zero point: it may
+be any number there, and nothing is left to subtract.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ __all__ = [
 
 _BYTES = 4
 
+_PRODUCTS = {"u8i8": tir.dot_u8i8, "i8i8": tir.dot_i8i8, "i16i16": tir.dot_i16i16}
+"""What multiplies words, by the elements of the data and of the weights."""
+
 
 def _word(data: Tensor, indices: Sequence[Any], place: Any, group: Any, signed: bool) -> PrimExpr:
     """Return four elements along the last axis as bytes of a word, signed or not. Words count
@@ -49,17 +55,49 @@ def _word(data: Tensor, indices: Sequence[Any], place: Any, group: Any, signed: 
     return word
 
 
-def _product(signed: bool) -> Any:
-    return tir.dot_i8i8 if signed else tir.dot_u8i8
+def elements_of_word(
+    data: Tensor, indices: Sequence[Any], place: Any, group: Any, zero_point: int
+) -> tuple[PrimExpr, PrimExpr]:
+    """Return two elements along the last axis, without their zero point, as int32. Words of two
+    count within groups of ``group`` elements, and are 0 beyond the end of one.
+    """
+    is_even = op.is_const(op.floormod(group, 2), 0)
+    start, count = place * 2, op.floordiv(group + 1, 2)
+    if not is_even and not op.is_const(data.shape[-1] - group, 0):
+        start = op.floordiv(place, count) * group + op.floormod(place, count) * 2
+    first, second = [
+        op.cast("int32", data(*indices, start + number)) - const(zero_point, "int32")
+        for number in range(2)
+    ]
+    if not is_even:
+        is_within = op.floormod(place, count) * 2 + 1 < group
+        second = tir.if_then_else(is_within, second, const(0, "int32"))
+    return first, second
+
+
+def _word_of_two(
+    data: Tensor, indices: Sequence[Any], place: Any, group: Any, zero_point: int
+) -> PrimExpr:
+    """Return two elements along the last axis, without their zero point, as int16 in a word."""
+    first, second = elements_of_word(data, indices, place, group, zero_point)
+    low = op.bitwise_and(first, const(0xFFFF, "int32"))
+    high = op.shift_left(second, const(16, "int32"))
+    word: PrimExpr = tir.reinterpret("uint32", op.bitwise_or(low, high))
+    return word
 
 
 def _words(
-    data: Tensor, padding: Sequence[int], zero_point: int, groups: int, signed: bool
+    data: Tensor, padding: Sequence[int], zero_point: int, groups: int, products: str
 ) -> Tensor:
     """Return NHWC data padded with the zero point, as words; each group starts with a word."""
+    group = op.floordiv(data.shape[3], groups)
+    if products == "i16i16":
+        word = partial(_word_of_two, group=group, zero_point=zero_point)
+        count = groups * op.floordiv(group + 1, 2)
+        return padded_words(data, padding, count, word, const(0, "uint32"))
+    signed = products == "i8i8"
     byte = (zero_point + (0 if data.dtype.is_int == signed else 128)) & 255
     outside = const(byte * 0x01010101, "uint32")
-    group = op.floordiv(data.shape[3], groups)
     count = groups * op.floordiv(group + _BYTES - 1, _BYTES)
     word = partial(_word, group=group, signed=signed)
     return padded_words(data, padding, count, word, outside)
@@ -98,13 +136,14 @@ def conv2d_nhwc_words(
     dilation: Any,
     zero_point: int = 0,
     groups: int = 1,
-    signed: bool = False,
+    products: str = "u8i8",
 ) -> Tensor:
     """Convolve NHWC bytes; ``weight`` is (tiles, ky, kx, words of a group, T) of int32, and
     ``channels`` the outputs. ``padding`` (top, left, bottom, right) stands for ``zero_point``. If
-    there are groups, T divides the outputs of one. The data are taken as unsigned, or ``signed``.
+    there are groups, T divides the outputs of one. ``products`` names what the elements of words
+    are: bytes of the data as "u8i8" or "i8i8", or "i16i16" without their zero point.
     """
-    words = _words(data, padding, zero_point, groups, signed)
+    words = _words(data, padding, zero_point, groups, products)
     kernel = [get_const_int(weight.shape[axis]) for axis in (1, 2)]
     (sy, sx), (dy, dx) = strides, dilation
     sizes = [
@@ -112,7 +151,7 @@ def conv2d_nhwc_words(
         for axis in range(2)
     ]
     count, tile = [get_const_int(weight.shape[axis]) for axis in (3, 4)]
-    outputs, multiply = channels // groups, _product(signed)
+    outputs, multiply = channels // groups, _PRODUCTS[products]
     ry, rx = te.reduce_axis((0, kernel[0]), name="ry"), te.reduce_axis((0, kernel[1]), name="rx")
     rc = te.reduce_axis((0, count), name="rc")
 
@@ -200,17 +239,23 @@ def window_sums_nhwc(
     )
 
 
-def matmul_words(data: Tensor, weight: Tensor, columns: int, signed: bool = False) -> Tensor:
-    """Return ``data @ B`` of bytes, taken as unsigned or ``signed``, for a B packed as
-    (tiles, words, T).
+def matmul_words(
+    data: Tensor, weight: Tensor, columns: int, zero_point: int = 0, products: str = "u8i8"
+) -> Tensor:
+    """Return ``data @ B`` of bytes for a B packed as (tiles, words, T); ``products`` names what the
+    elements of words are, of which "i16i16" are without their ``zero_point``.
     """
     tile = get_const_int(weight.shape[2])
     size = data.shape[-1]
-    count = op.floordiv(size + _BYTES - 1, _BYTES)
+    if products == "i16i16":
+        count, word = op.floordiv(size + 1, 2), partial(_word_of_two, zero_point=zero_point)
+    else:
+        count = op.floordiv(size + _BYTES - 1, _BYTES)
+        word = partial(_word, signed=products == "i8i8")
     words = compute(
-        (*data.shape[:-1], count), lambda *i: _word(data, i[:-1], i[-1], size, signed), name="words"
+        (*data.shape[:-1], count), lambda *i: word(data, i[:-1], i[-1], group=size), name="words"
     )
-    k, multiply = te.reduce_axis((0, count), name="k"), _product(signed)
+    k, multiply = te.reduce_axis((0, count), name="k"), _PRODUCTS[products]
     return compute(
         (*data.shape[:-1], columns),
         lambda *i: te.sum(

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
 from tilesmith import te
-from tilesmith.ir import FloatImm, PrimExpr
+from tilesmith.ir import FloatImm, PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
@@ -36,11 +36,23 @@ _PART = 64
 Array = numpy.ndarray[Any, Any]
 
 
+class Arithmetic(NamedTuple):
+    """How the parts of a convolution by tiles compute."""
+
+    padded: Callable[[list[int]], Tensor]
+    """Makes NHWC data, padded by (top, left, bottom, right)."""
+    point: Callable[[PrimExpr], PrimExpr]
+    """Makes a factor of a product from combined data."""
+    multiply: Callable[[PrimExpr, PrimExpr], PrimExpr]
+    result: Callable[[PrimExpr], PrimExpr]
+    """Makes a result from combined products."""
+
+
 def winograd_points(weights: Array, tile: int, made: Array, stride: int = 1) -> Array:
     """Write OIHW weights of 3 by 3 taps into ``made`` (tiles of outputs, points, C, T), summed in
     float64, with zeros behind the last output; return it.
     """
-    _, _, weight_matrix = _matrices(tile, stride)
+    _, _, weight_matrix = tile_matrices(tile, stride)
     count, (outputs, inputs) = len(weight_matrix), weights.shape[:2]
     tiles, width = made.shape[0], made.shape[-1]
     points = made.reshape(tiles, count, count, inputs, width).transpose(1, 2, 3, 0, 4)
@@ -84,7 +96,7 @@ def winograd_width(tile: int, stride: int) -> int:
     return (tile - 1) * stride + _TAPS
 
 
-def _matrices(tile: int, stride: int) -> tuple[Array, Array, Array]:
+def tile_matrices(tile: int, stride: int) -> tuple[Array, Array, Array]:
     """Return `winograd_matrices` with whole numbers for the data: the weights take the fractions,
     as they are transformed ahead. The phases of a stride have points of their own.
     """
@@ -113,14 +125,18 @@ def _combination(factors: Array, terms: Sequence[PrimExpr]) -> PrimExpr:
         if not factor:
             continue
         size = abs(factor)
-        part = term if size == 1 else term * FloatImm(term.dtype, size)
+        part = term if size == 1 else term * _number(size, term)
         if total is None:
             total = part if factor > 0 else -part
         else:
             total = total + part if factor > 0 else total - part
     if total is None:
-        return FloatImm(terms[0].dtype, 0.0)
+        return _number(0.0, terms[0])
     return total
+
+
+def _number(value: float, like: PrimExpr) -> PrimExpr:
+    return FloatImm(like.dtype, value) if like.dtype.is_float else const(int(value), like.dtype)
 
 
 def _chosen(index: Any, values: Sequence[PrimExpr]) -> PrimExpr:
@@ -141,12 +157,17 @@ def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> Pr
 
 
 def _data_points(
-    padded: Tensor, shape: Sequence[Any], tile: int, columns: int, stride: int
+    padded: Tensor,
+    point: Callable[[PrimExpr], PrimExpr],
+    shape: Sequence[Any],
+    tile: int,
+    columns: int,
+    stride: int,
 ) -> Tensor:
     """Return padded NHWC data as points of tiles: ``shape`` (images, strips, the groups if there
     are several, alpha, alpha, tiles, the channels of a group).
     """
-    _, inputs, _ = _matrices(tile, stride)
+    _, inputs, _ = tile_matrices(tile, stride)
     rows, depth, step = shape[-2] // columns, shape[-1], tile * stride
 
     def element(outer: Sequence[Any], i: Any, j: int, t: Any, c: Any) -> PrimExpr:
@@ -161,17 +182,22 @@ def _data_points(
 
     def along_rows(*at: Any) -> PrimExpr:
         *outer, a, b, t, c = at
-        return _transformed(inputs, a, lambda i: across(*outer, i, b, t, c))
+        return point(_transformed(inputs, a, lambda i: across(*outer, i, b, t, c)))
 
     across = compute(shape, along_columns, name="data_across")
     return compute(shape, along_rows, name="data_points")
 
 
 def _results(
-    products: Tensor, shape: Sequence[Any], tile: int, columns: int, stride: int
+    products: Tensor,
+    finished: Callable[[PrimExpr], PrimExpr],
+    shape: Sequence[Any],
+    tile: int,
+    columns: int,
+    stride: int,
 ) -> Tensor:
     """Return the NHWC results of a shape from the products at the points of tiles."""
-    results, _, _ = _matrices(tile, stride)
+    results, _, _ = tile_matrices(tile, stride)
     *outer, alpha, _, tiles, packed = products.shape
     rows = get_const_int(tiles) // columns
     groups = [get_const_int(one) for one in outer[2:]]
@@ -190,8 +216,10 @@ def _results(
         if groups:
             outputs = get_const_int(shape[3]) // groups[0]
             chosen, own = [*chosen, op.floordiv(o, outputs)], op.floormod(o, outputs)
-        return _transformed(
-            results, op.floormod(y, tile), lambda a: sums(*chosen, a, column, place, own)
+        return finished(
+            _transformed(
+                results, op.floormod(y, tile), lambda a: sums(*chosen, a, column, place, own)
+            )
         )
 
     return compute(shape, result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd")
@@ -208,6 +236,33 @@ def conv2d_nhwc_winograd(
     ``padding`` top, left, bottom, right. Several groups of channels have weights of their own,
     along a first axis; each has its share of the data's channels and of the outputs.
     """
+    *groups, _, _, depth, _ = [get_const_int(one) for one in weight.shape]
+    inputs = get_const_int(data.shape[-1])
+    if inputs != depth * math.prod(groups) or channels % math.prod(groups):
+        raise ShapeError(
+            f"conv2d_nhwc_winograd: the weights take {depth * math.prod(groups)} channels in "
+            f"{math.prod(groups)} groups, the data have {inputs}, the result {channels}"
+        )
+
+    def padded(around: list[int]) -> Tensor:
+        top, left, bottom, right = around
+        return pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
+
+    arithmetic = Arithmetic(padded, lambda x: x, lambda x, y: x * y, lambda x: x)
+    return convolve_by_tiles(arithmetic, data, weight, channels, padding, tile, rows, stride)
+
+
+def convolve_by_tiles(
+    arithmetic: Arithmetic,
+    data: Tensor,
+    weight: Tensor,
+    channels: int,
+    padding: Sequence[int],
+    tile: int,
+    rows: int,
+    stride: int,
+) -> Tensor:
+    """Return the convolution of `conv2d_nhwc_winograd` with some arithmetic."""
     top, left, bottom, right = [int(value) for value in padding]
     alpha = winograd_width(tile, stride)
     *groups, outputs, points_of_tile, depth, packed = [get_const_int(one) for one in weight.shape]
@@ -216,12 +271,7 @@ def conv2d_nhwc_winograd(
             f"conv2d_nhwc_winograd: tiles of {tile} by {tile} have {alpha * alpha} points, the "
             f"weights {points_of_tile}"
         )
-    batch, *sizes, inputs = data.shape
-    if get_const_int(inputs) != depth * math.prod(groups) or channels % math.prod(groups):
-        raise ShapeError(
-            f"conv2d_nhwc_winograd: the weights take {depth * math.prod(groups)} channels in "
-            f"{math.prod(groups)} groups, the data have {inputs}, the result {channels}"
-        )
+    batch, *sizes, _ = data.shape
     tall = get_const_int(sizes[0]) + top + bottom
     wide = get_const_int(sizes[1]) + left + right
     height, width = [(size - _TAPS) // stride + 1 for size in (tall, wide)]
@@ -229,16 +279,17 @@ def conv2d_nhwc_winograd(
     strips = -(-height // (tile * rows))
     needed = [(count * tile - 1) * stride + _TAPS for count in (strips * rows, columns)]
     below, behind = max(0, needed[0] - tall), max(0, needed[1] - wide)
-    padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
+    padded = arithmetic.padded([top, left, bottom + below, right + behind])
     shape = (batch, strips, *groups, alpha, alpha, rows * columns)
-    points = _data_points(padded, (*shape, depth), tile, columns, stride)
+    points = _data_points(padded, arithmetic.point, (*shape, depth), tile, columns, stride)
     rc = te.reduce_axis((0, depth), name="rc")
 
     def product(*at: Any) -> Any:
         n, s, *group, a, b, t, o = at
         tile_of_weights = (*group, op.floordiv(o, packed), a * alpha + b)
         factor = weight(*tile_of_weights, rc, op.floormod(o, packed))
-        return te.sum(points(n, s, *group, a, b, t, rc) * factor, axis=[rc])
+        return te.sum(arithmetic.multiply(points(n, s, *group, a, b, t, rc), factor), axis=[rc])
 
     products = compute((*shape, outputs * packed), product, name="products")
-    return _results(products, (batch, height, width, channels), tile, columns, stride)
+    sizes = [batch, height, width, channels]
+    return _results(products, arithmetic.result, sizes, tile, columns, stride)

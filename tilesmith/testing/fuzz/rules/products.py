@@ -82,10 +82,10 @@ def packed_product(make: Maker) -> list[Tensor]:
         x = make.source([*lead, m, k], "bfloat16")
         y = pairs(make, [tiles, (k + 1) // 2, width])
         return make.epilogue(topi.nn.matmul_pairs(x, y, columns))
-    signed = make.chance()
+    products = make.among(WORDS)
     x = make.source([*lead, m, k], make.among(["uint8", "int8"]))
-    y = words(make, [tiles, (k + 3) // 4, width])
-    return make.epilogue(topi.nn.matmul_words(x, y, columns, signed))
+    y = words(make, [tiles, -(-k // elements_of_words(products)), width])
+    return make.epilogue(topi.nn.matmul_words(x, y, columns, make.number(0, 3), products))
 
 
 def pairs(make: Maker, shape: list[Any]) -> Tensor:
@@ -93,8 +93,17 @@ def pairs(make: Maker, shape: list[Any]) -> Tensor:
     return make.input(shape, "uint32", -2, 2, pairs=True)
 
 
+WORDS = ("u8i8", "i8i8", "i16i16")
+"""What is multiplied in words."""
+
+
+def elements_of_words(products: str) -> int:
+    """Return how many elements a word has."""
+    return 2 if products == "i16i16" else 4
+
+
 def words(make: Maker, shape: list[Any]) -> Tensor:
-    """Return an input of words that are four bytes each."""
+    """Return an input of words that are four bytes or two int16 each."""
     return make.input(shape, "int32", -(1 << 31), (1 << 31) - 1)
 
 

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 from tilesmith import topi
 from tilesmith.te import Tensor
 from tilesmith.testing.fuzz.rules.maker import Maker, form
-from tilesmith.testing.fuzz.rules.products import TILES, pairs, tiles_of, words
+from tilesmith.testing.fuzz.rules.products import (
+    TILES,
+    WORDS,
+    elements_of_words,
+    pairs,
+    tiles_of,
+    words,
+)
 from tilesmith.topi.nn.winograd import conv2d_winograd_nchw, conv2d_winograd_nhwc
 
 __all__: list[str] = []
@@ -111,10 +118,12 @@ def packed_convolution(make: Maker) -> list[Tensor]:
     if groups > 1:
         channels, outputs = channels * groups, width * groups
         shape[-1], tiles = channels, groups
-    weight = words(make, [tiles, *window.kernel, (channels // groups + 3) // 4, width])
+    products = make.among(WORDS)
+    size = elements_of_words(products)
+    weight = words(make, [tiles, *window.kernel, -(-channels // groups // size), width])
     data = make.source(shape, make.among(["uint8", "int8"]))
-    point, signed = make.number(0, 3), make.chance()
-    made = topi.nn.conv2d_nhwc_words(data, weight, outputs, *options, point, groups, signed)
+    point = make.number(0, 3)
+    made = topi.nn.conv2d_nhwc_words(data, weight, outputs, *options, point, groups, products)
     return make.epilogue(made)
 
 
@@ -214,9 +223,19 @@ def winograd(make: Maker) -> list[Tensor]:
     """Convolve with three by three taps through transforms of tiles."""
     window = _window(make, 2, 3, plain=True)
     batch, channels = make.count(2), make.count(20)
-    kind = make.among(["packed", "packed", "NHWC", "NCHW"])
-    make.inexact(100)
+    kind = make.among(["packed", "packed", "words", "NHWC", "NCHW"])
     known = [max(1, make.number_of(size)) for size in window.sizes]
+    if kind == "words":
+        outputs, width, groups = make.count(40), make.among(TILES), make.among([1, 1, 2])
+        stride = make.among([1, 1, 2])
+        points = topi.nn.winograd_width(2, stride) ** 2
+        shape = (tiles_of(outputs, width), points, -(-channels // 2), width)
+        weight = words(make, [groups, *shape] if groups > 1 else list(shape))
+        data = make.source([batch, *known, groups * channels], make.among(["uint8", "int8"]))
+        options = window.padding, 2, make.among([1, 2, 3]), stride, make.number(0, 3)
+        made = topi.nn.conv2d_nhwc_winograd_words(data, weight, groups * outputs, *options)
+        return make.epilogue(made)
+    make.inexact(100)
     if kind == "packed":
         tile, width, outputs = make.among([2, 4]), make.among(TILES), make.count(40)
         groups, stride = make.among([1, 1, 2, 3]), make.among([1, 1, 2])
