@@ -100,6 +100,7 @@ def test_stale_flags_are_found():
     sch = schedule_of(programs.elementwise)
     block = sch.get_block("B")
     sref = sch.get_sref(block)
+    flags_of(sch, "B")
     (table,) = [state.flags for state in sch.state._functions.values()]
     table[sref] = (table[sref][0], BlockFlags(False, True, True))
     loop = sch.get_loops(block)[0]  # nothing changed: not looked at again

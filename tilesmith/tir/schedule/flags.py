@@ -23,23 +23,31 @@ from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.needed_regions import narrowed
 from tilesmith.tir.schedule.nests import analyzer_for
 from tilesmith.tir.schedule.state import BlockFlags
-from tilesmith.tir.stmt import BlockRealize, For
+from tilesmith.tir.stmt import Block, BlockRealize, For
 
-__all__ = ["block_flags", "cached_flags", "is_stage_pipeline"]
+__all__ = ["block_flags", "cached_flags", "is_stage_pipeline", "kept_flags"]
 
 
 def cached_flags(cursor: BlockCursor) -> BlockFlags:
     """Return the flags of a block, from the cache if its scope has not changed since they were
     computed."""
-    table = cursor.tables.flags
-    scope = cursor.scope()
-    anchor = (cursor if scope is None else scope).block
-    known = table.get(cursor.sref)
-    if known is not None and known[0] is anchor:
-        return known[1]
-    flags = block_flags(cursor)
-    table[cursor.sref] = (anchor, flags)
+    flags = kept_flags(cursor)
+    if flags is None:
+        flags = block_flags(cursor)
+        cursor.tables.flags[cursor.sref] = (_anchor(cursor), flags)
     return flags
+
+
+def kept_flags(cursor: BlockCursor) -> BlockFlags | None:
+    """Return the flags of a block from the cache; None if there are none for its scope as it is."""
+    known = cursor.tables.flags.get(cursor.sref)
+    return known[1] if known is not None and known[0] is _anchor(cursor) else None
+
+
+def _anchor(cursor: BlockCursor) -> Block:
+    """Return the scope around a block, itself for the root."""
+    scope = cursor.scope()
+    return (cursor if scope is None else scope).block
 
 
 def block_flags(cursor: BlockCursor) -> BlockFlags:
