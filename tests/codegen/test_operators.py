@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import HOST, like, run_elementwise
-from tilesmith import tir
+from tilesmith import build, tir
 from tilesmith.ir import Call, Cast, Let, Not, Select, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
+from tilesmith.script import tir as T
 from tilesmith.target import Target
 
 SIGNED = ["int8", "int16", "int32", "int64"]
@@ -401,6 +402,20 @@ def test_dot_products_of_two_short_integers(target):
             lambda x, y: y + tir.dot_i16i16(x, y), words, "int32", lanes, Target(target)
         )
         np.testing.assert_array_equal(got, words[1] + products)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "instruction"),
+    [("cascadelake", "vpdpwssd"), ("skylake-avx512", "vpmaddwd"), ("haswell", "vpmaddwd")],
+)
+def test_instructions_for_short_integers(cpu, instruction):
+    @T.prim_func
+    def add(A: T.Buffer((16,), "uint32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+        for i in T.vectorized(16):
+            C[i] = C[i] + T.dot_i16i16(A[i], B[i])
+
+    target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+    assert instruction in build(add, target=target).get_source("asm")
 
 
 @pytest.mark.parametrize("target", ["llvm", *X86])

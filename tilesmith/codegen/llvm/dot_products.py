@@ -70,16 +70,15 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
         return None
     lanes = product.dtype.lanes
     if is_call(product, _SHORT):
-        if not _adds_products(features, lanes):
-            return None
-        name = f"llvm.x86.avx512.vpdpwssd.{32 * lanes}"
-        words = [reinterpret(f"int32x{lanes}", arg) for arg in product.args]
-        return call_llvm_pure_intrin(str(product.dtype), name, total, *words)
-    name = _instruction(features, is_call(product, _SIGNED), lanes)
+        has = _adds_products(features, lanes)
+        name = f"llvm.x86.avx512.vpdpwssd.{32 * lanes}" if has else None
+        element, count = "int16", 2
+    else:
+        name = _instruction(features, is_call(product, _SIGNED), lanes)
+        element, count = "uint8", 4
     if name is None:
         return None
-    bytes_ = f"uint8x{4 * lanes}"
-    a, b = [reinterpret(bytes_, arg) for arg in product.args]
+    a, b = [reinterpret(f"{element}x{count * lanes}", arg) for arg in product.args]
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
 
 

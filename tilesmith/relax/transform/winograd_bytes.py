@@ -73,11 +73,12 @@ def _is_exact(data: Bytes, weights: numpy.ndarray, tile: int, stride: int) -> bo
     """Return whether combined data fit into int16 and shifted results into int32."""
     info: Any = known_struct_info(data.data)
     limits = numpy.iinfo(info.dtype.numpy())
-    greatest = max(data.zero_point - int(limits.min), int(limits.max) - data.zero_point)
+    greatest: int = max(data.zero_point - int(limits.min), int(limits.max) - data.zero_point)
     if greatest * topi.nn.winograd_data_growth(tile, stride) >= 1 << 15:
         return False
     sums = numpy.abs(weights.astype("int64")).sum((1, 2, 3)).max()
-    return int(sums) * greatest << topi.nn.winograd_weight_shift(tile, stride) < 1 << 31
+    shift: int = topi.nn.winograd_weight_shift(tile, stride)
+    return (int(sums) * greatest << shift) < 1 << 31
 
 
 def _points(weights: numpy.ndarray, tile: int, width: int, stride: int) -> numpy.ndarray:
@@ -86,4 +87,5 @@ def _points(weights: numpy.ndarray, tile: int, width: int, stride: int) -> numpy
     points = topi.nn.winograd_width(tile, stride) ** 2
     made = numpy.empty((-(-outputs // width), points, inputs, width), "float32")
     topi.nn.winograd_points(weights, tile, made, stride)
-    return numpy.rint(made * 2 ** topi.nn.winograd_weight_shift(tile, stride)).astype("int32")
+    whole: numpy.ndarray = numpy.rint(made * 2 ** topi.nn.winograd_weight_shift(tile, stride))
+    return whole.astype("int32")

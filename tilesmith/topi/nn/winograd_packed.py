@@ -291,5 +291,5 @@ def convolve_by_tiles(
         return te.sum(arithmetic.multiply(points(n, s, *group, a, b, t, rc), factor), axis=[rc])
 
     products = compute((*shape, outputs * packed), product, name="products")
-    sizes = [batch, height, width, channels]
-    return _results(products, arithmetic.result, sizes, tile, columns, stride)
+    shape = (batch, height, width, channels)
+    return _results(products, arithmetic.result, shape, tile, columns, stride)

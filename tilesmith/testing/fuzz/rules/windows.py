@@ -229,11 +229,13 @@ def winograd(make: Maker) -> list[Tensor]:
         outputs, width, groups = make.count(40), make.among(TILES), make.among([1, 1, 2])
         stride = make.among([1, 1, 2])
         points = topi.nn.winograd_width(2, stride) ** 2
-        shape = (tiles_of(outputs, width), points, -(-channels // 2), width)
-        weight = words(make, [groups, *shape] if groups > 1 else list(shape))
+        sizes = [tiles_of(outputs, width), points, -(-channels // 2), width]
+        weight = words(make, [groups, *sizes] if groups > 1 else sizes)
         data = make.source([batch, *known, groups * channels], make.among(["uint8", "int8"]))
-        options = window.padding, 2, make.among([1, 2, 3]), stride, make.number(0, 3)
-        made = topi.nn.conv2d_nhwc_winograd_words(data, weight, groups * outputs, *options)
+        made = topi.nn.conv2d_nhwc_winograd_words(
+            data, weight, groups * outputs, window.padding, 2, make.among([1, 2, 3]), stride,
+            make.number(0, 3),
+        )  # fmt: skip
         return make.epilogue(made)
     make.inexact(100)
     if kind == "packed":
