@@ -293,6 +293,14 @@ def test_operations_are_counted():
         estimate_tir_flops(elementwise(None))
 
 
+@pytest.mark.parametrize(("function", "count"), [(tir.dot_u8i8, 4), (tir.dot_i16i16, 2)])
+def test_operations_of_dot_products_are_counted(function, count):
+    words = [Var(name, dtype) for name, dtype in (("a", "uint32"), ("b", "int32"))]
+    out = decl_buffer((1,), "int32", "out")
+    store = BufferStore(out, words[1] + function(*words), [0])
+    assert estimate_tir_flops(store) == 2 * count
+
+
 def test_memory_is_counted():
     first = Var("first", PointerType(PrimType("float32"), "global"))
     second = Var("second", PointerType(PrimType("int8"), "shared"))

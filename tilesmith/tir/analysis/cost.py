@@ -42,6 +42,12 @@ __all__ = [
 ]  # fmt: skip
 
 
+_OPERATIONS = {
+    "tir.dot_bf16bf16": 3, "tir.dot_i16i16": 3, "tir.dot_i8i8": 7, "tir.dot_u8i8": 7,
+}  # fmt: skip
+"""Products and additions of calls that are more than one operation."""
+
+
 class _Flops(Dispatcher[float]):
     """Counts operations on values, but not the arithmetic of indices."""
 
@@ -71,7 +77,7 @@ class _Flops(Dispatcher[float]):
         return self.visit(node.value) + self.visit(node.body)
 
     def visit_Call(self, node: Call) -> float:
-        return self.total(node.args) + 1
+        return self.total(node.args) + _OPERATIONS.get(getattr(node.op, "name", ""), 1)
 
     def visit_Stmt(self, node: Stmt) -> float:
         count = 0.0
