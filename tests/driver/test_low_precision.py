@@ -118,7 +118,7 @@ def test_integers_go_from_kernel_to_kernel():
 
 
 def test_a_target_without_instructions_keeps_float32():
-    plain = "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem"
+    plain = "llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge"
     for precision in PRECISIONS:
         options = {"calibration": [numpy.ones((3, 16))]} if precision == "int8" else {}
         made = ts.compile(product(), plain, precision=precision, **options)

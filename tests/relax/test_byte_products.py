@@ -13,7 +13,8 @@ from tilesmith.script import relax as R
 RANDOM = numpy.random.default_rng(0)
 VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake"
 PAIRS = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
-PLAIN = "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem"
+HALF = "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem"
+PLAIN = "llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge"
 
 
 def convolution(shape, kernel, dtype, zero_point, stride=1, padding=1, greatest=127):
@@ -57,9 +58,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("mod", CASES)
-@pytest.mark.parametrize("target", ["llvm -mcpu=native", PAIRS, PLAIN, "c"])
+@pytest.mark.parametrize("target", ["llvm -mcpu=native", PAIRS, HALF, PLAIN, "c"])
 def test_the_same_sums(mod, target):
-    if target in (PAIRS, PLAIN) and "x86_64" not in str(ts.target.Target("llvm")):
+    if target in (PAIRS, HALF, PLAIN) and "x86_64" not in str(ts.target.Target("llvm")):
         target = "llvm"
     (param,) = mod["main"].params
     info = param.struct_info
@@ -73,7 +74,8 @@ def test_the_same_sums(mod, target):
 @pytest.mark.parametrize("mod", CASES)
 def test_dot_products_where_the_target_has_them(mod):
     assert "T.dot_u8i8" in packed(mod, VNNI)
-    assert "T.dot_i16i16" in packed(mod, PAIRS)
+    for target in (PAIRS, HALF):
+        assert "T.dot_i16i16" in packed(mod, target)
     for other in ("T.dot_u8i8", "T.dot_i16i16"):
         assert other not in packed(mod, PLAIN)
 

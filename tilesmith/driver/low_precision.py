@@ -84,7 +84,7 @@ def _why_slower(dtype: str, target: Target) -> str | None:
     if dtype == "float16" and architecture(target) == "x86" and "f16c" not in features:
         return "the target has no conversions of float16 (f16c)"
     if dtype == "int8" and dot_products(target, machine) is None:
-        return "the target has no dot products of bytes (avx2; dotprod or i8mm on Arm)"
+        return "the target has no dot products of bytes (sse2 or avx2; dotprod or i8mm on Arm)"
     return None
 
 

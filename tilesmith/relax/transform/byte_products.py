@@ -75,13 +75,15 @@ class Bytes(NamedTuple):
 
 def dot_products(target: Target, machine: MachineModel) -> DotProducts | None:
     """Return the instruction with which a target adds products of small integers to each lane of
-    its vectors; None if it has none. CPUs with AVX2 or AVX-512 and without VNNI have one for two
-    products of int16, in half the time of products of int32.
+    its vectors; None if it has none. x86 without VNNI has one for two products of int16, in half
+    the time of products of float32.
     """
     features = target_features(target)
     lanes = machine.lanes(32)
     if lanes == 4 and {"i8mm", "dotprod"}.intersection(features):
         return DotProducts("u8i8" if "i8mm" in features else "i8i8")
+    if lanes == 4 and "sse2" in features:
+        return DotProducts("i16i16")
     if lanes == 8 and "avx2" in features:
         has_bytes = "avxvnni" in features or {"avx512vnni", "avx512vl"}.issubset(features)
     elif lanes == 16 and "avx512bw" in features:
