@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Installed before everything else, so that no CUDA libraries come along.
 TORCH := torch==2.13.0
 PYTEST_WORKERS ?= 2
+# Tests start hundreds of processes, each of which would compile 700 modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format unit check acceptance bench clean
