@@ -40,13 +40,13 @@ lint: $(VENV)/.dev ## ruff (check and format), the contracts between the floors,
 	$(BIN)/python tools/check_types.py
 
 unit: $(VENV)/.dev ## all tests and the acceptance programs
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests
 
 check: $(VENV)/.dev ## all tests, with every compile checked pass by pass; the end says what was compared
-	TILESMITH_CHECK=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests
+	TILESMITH_CHECK=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests
 
 acceptance: $(VENV)/.dev ## only the acceptance programs
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/acceptance
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/acceptance
 
 format: $(VENV)/.dev ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
