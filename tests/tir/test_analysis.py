@@ -379,3 +379,23 @@ def test_dependences_between_blocks():
     kinds = [(d.src.block.name_hint, d.kind) for d in scope.get_deps_by_dst(third)]
     assert kinds == [("first", DepKind.RAW), ("second", DepKind.RAW), ("first", DepKind.WAR)]
     assert [d.dst for d in scope.get_deps_by_src(first.block)] == [second, third, third]
+
+
+def test_expressions_that_were_seen_are_checked_where_they_stand():
+    """What an expression uses is kept from call to call; whether it may is found each time."""
+    i, j, unbound = [Var(name, "int32") for name in ("i", "j", "unbound")]
+    out = decl_buffer((8,), "int32", "out")
+    seen = {}
+
+    def function(variable, index):
+        store = BufferStore(out, index, [i])
+        return PrimFunc([out.data], DeclBuffer(out, For(variable, 0, 8, ForKind.SERIAL, store)))
+
+    good = i + 1
+    assert verify_well_formed(function(i, good), strict=False, seen=seen)
+    assert id(good) in seen
+    assert verify_well_formed(function(i, good), strict=False, seen=seen)
+    for wrong in (function(j, good), function(i, unbound + i)):
+        for _ in range(2):
+            with pytest.raises(VerifyError, match="bound nowhere"):
+                verify_well_formed(wrong, strict=False, seen=seen)

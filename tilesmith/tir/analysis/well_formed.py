@@ -21,6 +21,36 @@ __all__ = ["verify_well_formed"]
 
 _CONTEXT = 4  # lines of the program around a marker
 
+SeenExpressions = dict[int, tuple[PrimExpr, "tuple[Var | Buffer, ...] | None"]]
+"""The variables and buffers that expressions use, by the `id` of the expression, which is held;
+None for expressions that bind variables or call functions of the module."""
+
+
+class _Uses(ScopeWalker):
+    """Collects what an expression uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Var | Buffer, None] = {}
+        self.is_plain = True
+
+    def define(self, value: Var | Buffer) -> None:
+        self.is_plain = False
+
+    def use(self, value: Var | Buffer) -> None:
+        self.found[value] = None
+
+    def walk(self, node: Any) -> None:
+        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            self.is_plain = False
+        super().walk(node)
+
+
+def _uses(node: PrimExpr) -> tuple[Var | Buffer, ...] | None:
+    walker = _Uses()
+    walker.walk(node)
+    return tuple(walker.found) if walker.is_plain else None
+
 
 class _Checker(ScopeWalker):
     """Raises VerifyError at the first broken rule."""
@@ -32,9 +62,11 @@ class _Checker(ScopeWalker):
         module: IRModule | None,
         strict: bool,
         doubts: list[VerifyError] | None = None,
+        seen: SeenExpressions | None = None,
     ) -> None:
         super().__init__()
         self.doubts = doubts
+        self.seen = seen
         self.name = name
         self.function = function
         self.module = module
@@ -179,9 +211,31 @@ class _Checker(ScopeWalker):
         else:
             if kind is BlockRealize:
                 self.check_realize(node)
+            elif self.seen is not None and issubclass(kind, PrimExpr) and self.is_right(node):
+                return
             elif kind is Call and isinstance(node.op, GlobalVar):
                 self.check_call(node.op)
             super().walk(node)
+
+    def is_right(self, node: PrimExpr) -> bool:
+        """Return whether an expression is known to use only what may be used here; if not, a walk
+        finds what is wrong.
+        """
+        if isinstance(node, (IntImm, Var)):
+            return isinstance(node, IntImm)
+        seen: Any = self.seen
+        known = seen.get(id(node))
+        if known is None:
+            known = seen[id(node)] = (node, _uses(node))
+        if known[1] is None:
+            return False
+        scope, loops, depth = self.scope, self.loops, len(self.blocks)
+        for used in known[1]:
+            if used not in scope and not (isinstance(used, Buffer) and used.data in scope):
+                return False
+            if loops.get(used, depth) < depth:
+                return False
+        return True
 
     def walk_block(self, node: Block) -> None:
         if not node.iter_vars:
@@ -352,6 +406,7 @@ def verify_well_formed(
     *,
     strict: bool = True,
     doubts: list[VerifyError] | None = None,
+    seen: SeenExpressions | None = None,
 ) -> bool:
     """Return whether a function (each PrimFunc of a module) is well formed.
 
@@ -366,12 +421,13 @@ def verify_well_formed(
     are appended to ``doubts`` where a list is given, and are not errors then.
 
     With ``assert_mode`` a broken rule raises VerifyError: the place or the program, and advice.
+    ``seen`` keeps what expressions use from one call to the next, for functions that share them.
     """
     module = obj if isinstance(obj, IRModule) else None
     try:
         for name, function in _functions(obj):
             with deep_recursion():
-                _Checker(name, function, module, strict, doubts).walk(function)
+                _Checker(name, function, module, strict, doubts, seen).walk(function)
     except VerifyError:
         if assert_mode:
             raise

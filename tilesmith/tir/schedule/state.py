@@ -22,6 +22,7 @@ from tilesmith.support.errors import ScheduleError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.block_scope import BlockScope
+from tilesmith.tir.analysis.well_formed import SeenExpressions
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
@@ -181,7 +182,7 @@ class FunctionState:
 
     __slots__ = (
         "below", "checked", "flags", "function", "named", "original", "parent_of", "regions_hold",
-        "shared", "sref_of", "stmt_of", "verified",
+        "seen", "shared", "sref_of", "stmt_of", "verified",
     )  # fmt: skip
 
     def __init__(self, function: PrimFunc) -> None:
@@ -193,9 +194,11 @@ class FunctionState:
         # Blocks by name in program order, as long as the body is the same object.
         self.named: tuple[Stmt, dict[str, list[BlockRealize]]] | None = None
         # What the verifier knows: the function it has passed last, blocks that declare all that
-        # they touch (by id), and whether all blocks did so when the schedule began.
+        # they touch (by id), what expressions use, and whether all blocks did so when the schedule
+        # began.
         self.verified: PrimFunc | None = None
         self.checked: dict[int, Block] = {}
+        self.seen: SeenExpressions = {}
         self.regions_hold: bool | None = None
         self.stmt_of: dict[StmtSRef, For | BlockRealize] = {}
         self.parent_of: dict[StmtSRef, StmtSRef | None] = {}
@@ -216,6 +219,7 @@ class FunctionState:
         copy.below = dict(self.below)
         copy.named = self.named
         copy.checked = dict(self.checked)
+        copy.seen = self.seen  # true of the expressions, in any function
         copy.original = self.original
         copy.verified = self.verified
         copy.regions_hold = self.regions_hold

@@ -35,7 +35,7 @@ def verify_state(state: ScheduleState) -> None:
         name = variable.name_hint
         mask = state.debug_mask
         if mask & ScheduleDebugMask.VERIFY_WELL_FORMED:
-            verify_well_formed(function, strict=False)
+            verify_well_formed(function, strict=False, seen=function_state.seen)
         if mask & ScheduleDebugMask.VERIFY_SREF_TREE:
             _verify_tables(name, function_state)
         if mask & ScheduleDebugMask.VERIFY_CACHED_FLAGS:
