@@ -19,7 +19,7 @@ from tilesmith.ir import (
     Select,
     Visitor,
 )  # fmt: skip
-from tilesmith.ir.queries import nodes
+from tilesmith.ir.queries import called_name, nodes
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
@@ -77,7 +77,7 @@ class _Flops(Dispatcher[float]):
         return self.visit(node.value) + self.visit(node.body)
 
     def visit_Call(self, node: Call) -> float:
-        return self.total(node.args) + _OPERATIONS.get(getattr(node.op, "name", ""), 1)
+        return self.total(node.args) + _OPERATIONS.get(called_name(node), 1)
 
     def visit_Stmt(self, node: Stmt) -> float:
         count = 0.0

@@ -7,13 +7,14 @@ from typing import Any
 from tilesmith.ir import Call, GlobalVar, IntImm, IRModule, Node, PrimExpr, Var
 from tilesmith.ir.instrument import register_module_check
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import walk
+from tilesmith.ir.queries import any_node, walk
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.covered_regions import uncovered_access
 from tilesmith.tir.analysis.variables import ScopeWalker
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.free_variables import free_variables, scope_plan
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, Stmt
 
@@ -21,35 +22,19 @@ __all__ = ["verify_well_formed"]
 
 _CONTEXT = 4  # lines of the program around a marker
 
-SeenExpressions = dict[int, tuple[PrimExpr, "tuple[Var | Buffer, ...] | None"]]
-"""The variables and buffers that expressions use, by the `id` of the expression, which is held;
-None for expressions that bind variables or call functions of the module."""
+SeenExpressions = dict[int, tuple[PrimExpr, "list[Var] | None"]]
+"""The variables that expressions use, by the `id` of the expression, which is held; None for
+expressions that bind variables or call functions of the module."""
 
 
-class _Uses(ScopeWalker):
-    """Collects what an expression uses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[Var | Buffer, None] = {}
-        self.is_plain = True
-
-    def define(self, value: Var | Buffer) -> None:
-        self.is_plain = False
-
-    def use(self, value: Var | Buffer) -> None:
-        self.found[value] = None
-
-    def walk(self, node: Any) -> None:
-        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
-            self.is_plain = False
-        super().walk(node)
+def _uses(expression: PrimExpr) -> list[Var] | None:
+    return None if any_node(expression, _is_special) else free_variables(expression, sizes=False)
 
 
-def _uses(node: PrimExpr) -> tuple[Var | Buffer, ...] | None:
-    walker = _Uses()
-    walker.walk(node)
-    return tuple(walker.found) if walker.is_plain else None
+def _is_special(node: Node) -> bool:
+    if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+        return True
+    return any(action == "define" for action, _ in scope_plan(node.__class__)[0])
 
 
 class _Checker(ScopeWalker):
@@ -231,9 +216,7 @@ class _Checker(ScopeWalker):
             return False
         scope, loops, depth = self.scope, self.loops, len(self.blocks)
         for used in known[1]:
-            if used not in scope and not (isinstance(used, Buffer) and used.data in scope):
-                return False
-            if loops.get(used, depth) < depth:
+            if used not in scope or loops.get(used, depth) < depth:
                 return False
         return True
 
