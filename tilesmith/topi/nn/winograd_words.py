@@ -94,8 +94,7 @@ def conv2d_nhwc_winograd_words(
         return padded_words(data, around, depth * count, word, const(0, "int32"))
 
     def result(total: PrimExpr) -> PrimExpr:
-        made: PrimExpr = op.shift_right(total, const(shift, "int32"))
-        return made if shift else total
+        return op.shift_right(total, const(shift, "int32")) if shift else total
 
     arithmetic = Arithmetic(padded, _as_two, tir.dot_i16i16, result)
     return convolve_by_tiles(arithmetic, data, weight, channels, padding, tile, rows, stride)
