@@ -86,7 +86,7 @@ def test_a_depthwise_convolution_is_tiled_over_pixels_and_reads_its_padding_in_p
 )
 def test_threads_get_the_rows_that_they_wrote(rows, channels, shared):
     function = depthwise((1, rows, 14, channels), (3, 3), padding=(1, 1, 1, 1))
-    made = default_schedule(function, TWO_THREADS).script()
+    made = default_schedule(function, Target("llvm -mcpu=znver5 -num-cores=2")).script()
     loops = [line for line in made.splitlines() if "T.parallel(" in line]
     assert len(loops) == bool(shared)
     if shared:
@@ -94,6 +94,25 @@ def test_threads_get_the_rows_that_they_wrote(rows, channels, shared):
             int(line.split("T.parallel(")[1].split(")")[0].split("(")[-1]) for line in loops
         )
         assert tasks == 2 if shared == ["y"] else tasks % 7 == 0 and tasks >= 14
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "cpu, pixels, window, is_inside",
+    [
+        ("znver3", 112, 3, True),
+        ("znver3", 112, 7, False),  # a row of windows reads seven of the input
+        ("znver3", 28, 3, False),  # the input stays in L2
+        ("znver5", 112, 3, False),  # a vector is a whole line
+    ],
+)
+def test_lines_come_from_the_last_cache_once(cpu, pixels, window, is_inside, threads):
+    pad = (window // 2,) * 4
+    function = depthwise((1, pixels, pixels, 32), (window, window), padding=pad)
+    made = default_schedule(function, Target(f"llvm -mcpu={cpu} -num-cores={threads}"))
+    sch = Schedule(made)
+    loops = [sch.get(loop).loop_var.name for loop in sch.get_loops(sch.get_block("T_clip"))]
+    assert (loops.index("ax3_0") > loops.index("ax2_0")) == is_inside
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ where its place is read from memory.
 
 from __future__ import annotations
 
-from math import prod
-
-from tilesmith.ir import IntImm, Var
+from tilesmith.ir import Var
 from tilesmith.ir.queries import mentions
+from tilesmith.schedule_rules.work import bytes_read
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, Buffer, BufferLoad
+from tilesmith.tir import Block, BufferLoad
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.transform.loops.prefetch_rows import PREFETCH_ROWS
@@ -28,7 +27,7 @@ PREFETCH_BYTES = "prefetch_bytes"
 
 def fetch_rows_ahead(sch: Schedule, loop: LoopRV, block: BlockRV, machine: MachineModel) -> None:
     """Let the loop of a reduction along rows fetch ahead what the block reads."""
-    size = _bytes_read(sch.get(block))
+    size = bytes_read(sch.get(block))
     if size:
         ahead = machine.l3_prefetch if _is_in_l3(size, machine) else machine.row_prefetch
         _annotate(sch, loop, ahead)
@@ -40,7 +39,7 @@ def fetch_elements_ahead(
     """Let the loop of an elementwise block fetch ahead what comes from L3. From memory, the lines
     that are written compete with those that are fetched.
     """
-    size = _bytes_read(sch.get(block))
+    size = bytes_read(sch.get(block))
     if size and _is_in_l3(size, machine):
         _annotate(sch, loop, machine.l3_prefetch)
 
@@ -73,17 +72,3 @@ def _annotate(sch: Schedule, loop: LoopRV, ahead: int) -> None:
 def _is_in_l3(size: int, machine: MachineModel) -> bool:
     """Return whether data of so many bytes lie in L3 when a kernel begins."""
     return machine.l2_bytes < size <= machine.l3_bytes // 2
-
-
-def _bytes_read(block: Block) -> int:
-    """Return the bytes of the buffers that a block reads, without those that it writes and those on
-    the stack; a guess for symbolic sizes.
-    """
-    written = [region.buffer for region in block.writes]
-    buffers: dict[Buffer, int] = {}
-    for region in block.reads:
-        buffer = region.buffer
-        if buffer.scope() == "global" and not any(buffer is one for one in written):
-            sizes = [one.value if isinstance(one, IntImm) else 1 for one in buffer.shape]
-            buffers[buffer] = prod(sizes) * buffer.dtype.nbytes
-    return sum(buffers.values())

@@ -15,7 +15,7 @@ from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer
 from tilesmith.tir.schedule import BlockRV, Schedule
 
-__all__ = ["cycles_of", "is_even", "is_worth_threads", "moving_cycles", "steps_of"]
+__all__ = ["bytes_read", "cycles_of", "is_even", "is_worth_threads", "moving_cycles", "steps_of"]
 
 _UNKNOWN = 1 << 10
 """Steps of a loop whose extent is not known, or elements along an axis."""
@@ -89,3 +89,17 @@ def _traffic(sch: Schedule, blocks: Sequence[BlockRV]) -> float:
                 sizes[buffer] = max(sizes.get(buffer, 0), elements * buffer.dtype.nbytes)
     inner = read & written
     return sum([size for buffer, size in sizes.items() if buffer not in inner])
+
+
+def bytes_read(block: Block) -> int:
+    """Return the bytes of the buffers that a block reads, without those that it writes and those on
+    the stack; a guess for symbolic sizes.
+    """
+    written = [region.buffer for region in block.writes]
+    buffers: dict[Buffer, int] = {}
+    for region in block.reads:
+        buffer = region.buffer
+        if buffer.scope() == "global" and not any(buffer is one for one in written):
+            sizes = [one.value if isinstance(one, IntImm) else 1 for one in buffer.shape]
+            buffers[buffer] = prod(sizes) * buffer.dtype.nbytes
+    return sum(buffers.values())

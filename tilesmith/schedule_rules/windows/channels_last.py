@@ -9,6 +9,9 @@
             for ry: for p: for t: for rx: Y[p, t] += A[…] * W[…]  (all but ry unrolled)
             Z[…] = relu(Y[p, t] + bias[…])
 
+Where a tile takes less than a cache line of an input that lies in L3, the tiles of columns go
+inside of `x_0`: so that a line comes from there once.
+
 The elements of a row of a window are loaded once for all results that read them, and the weights of
 that row stay in registers: hence its taps are unrolled inside the results, in straight-line code.
 The padding is read in place: its conditions are those of a few tiles at the border.
@@ -32,7 +35,7 @@ from tilesmith.schedule_rules.tile_parts import (
     unroll,
     unroll_initialisation,
 )
-from tilesmith.schedule_rules.work import is_even, moving_cycles, steps_of
+from tilesmith.schedule_rules.work import bytes_read, is_even, moving_cycles, steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.queries import loads
@@ -54,6 +57,8 @@ _SPILLED, _MOST_SPILLED = 0.01, 0.2
 elements of a row of taps), and at most."""
 _WAITING_FOR_L2 = 0.9
 """The share of the time for bytes from L2 that computing does not hide: windows compute little."""
+_WAITING_FOR_L3 = 2.0
+"""How many times the bandwidth of L3 would have a pass over lines that lie apart take longer."""
 _FILLED = 0.85
 """The share of L1 that rows of windows may fill and still be there for the windows below."""
 
@@ -234,13 +239,41 @@ def schedule_windows(
     results = steps_of(sch, follower) / lanes
     cycles = max(moving, results * window_tile_cost(tile, plan, machine))
     used = threads if cycles >= machine.fewest_parallel_cycles else 1
-    order = _order(sch, outer, vector_0, is_uneven, used) + last
+    if (
+        row is not None
+        and _is_shared_by_all(sch, outer, used)
+        and _saves_passes(sch.get(block), tile, plan, machine)
+    ):
+        last = [*last, vector_0]
+        order = [*outer, *last]
+    else:
+        order = _order(sch, outer, vector_0, is_uneven, used) + last
     sch.reorder(*order, *inner)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
     _window_body(sch, block, order[-1], lanes, row is not None)
     finish_consumer(sch, inner, lanes)
     parallelise(sch, order[: len(order) - len(last)], used)
+
+
+def _is_shared_by_all(sch: Schedule, loops: list[LoopRV], threads: int) -> bool:
+    """Return whether the iterations of loops, of constant extents, can be dealt out evenly."""
+    extents = [loop_extent(sch, loop) for loop in loops]
+    return bool(loops) and None not in extents and is_even(math.prod(extents), threads)
+
+
+def _saves_passes(block: Block, tile: Tile, plan: Windows, machine: MachineModel) -> bool:
+    """Return whether all tiles of columns at one place cost less than passes over the input.
+
+    A pass whose tiles are narrower than a cache line brings lines that the next pass needs again;
+    a whole row of an input, on the other hand, is gone from L1 when the next row of windows comes.
+    """
+    # the results take room in L2 as well
+    if not machine.l3_bandwidth or 2 * bytes_read(block) <= machine.l2_bytes:
+        return False
+    passes = machine.line_bytes / (tile.vectors * machine.vector_bytes)
+    again = plan.taps / plan.row_taps / plan.stride - 1
+    return _WAITING_FOR_L3 * (passes - 1) / machine.l3_bandwidth > again / machine.l2_bandwidth
 
 
 def _order(
