@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith import relax
-from tilesmith.driver.c_interface import CInterface
 from tilesmith.driver.device_build import (
     HostParts,
     compile_for_device,
@@ -38,7 +37,6 @@ from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.interface import interface_symbol
 from tilesmith.runtime.module import Module
-from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
@@ -48,6 +46,9 @@ from tilesmith.support.summary import count, phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import Evaluate, PrimFunc
+
+if TYPE_CHECKING:
+    from tilesmith.runtime.observation import ObservedProgram
 
 __all__ = ["build", "graph_pipeline", "public_functions"]
 
@@ -253,13 +254,19 @@ def _for_c(
 ) -> Callable[..., list[str]]:
     """Return the function that writes a model for C programs."""
     names = {str(one.function.attrs["global_symbol"]): one for one in lowered}
-    return CInterface(
-        [one for name, one in names.items() if name not in divided.parts],
-        kernels,
-        dict.fromkeys(divided.entries, "it is run step by step by Tilesmith's runtime"),
-        has_external,
-        settings,
-    ).write
+
+    def write(*args: Any, **kwargs: Any) -> list[str]:
+        from tilesmith.driver.c_interface import CInterface  # few programs ask for it
+
+        return CInterface(
+            [one for name, one in names.items() if name not in divided.parts],
+            kernels,
+            dict.fromkeys(divided.entries, "it is run step by step by Tilesmith's runtime"),
+            has_external,
+            settings,
+        ).write(*args, **kwargs)
+
+    return write
 
 
 @contextmanager
@@ -271,6 +278,8 @@ def _as_built(target: Target, context: PassContext) -> Iterator[None]:
 
 def _observed(module: IRModule, target: Target, context: PassContext) -> ObservedProgram:
     """Compile a model as it was, such that observers see its kernels."""
+    from tilesmith.runtime.observation import ObservedProgram
+
     marks = ObserverMarks()
     with _as_built(target, context):
         return ObservedProgram(build_graph(module, target, None, marks), marks.calls)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilesmith.schedule_rules import default_schedule
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
@@ -17,6 +16,9 @@ def schedule_function(function: PrimFunc, target: Target) -> PrimFunc:
     a device what no schedule takes runs in one thread.
     """
     if is_unscheduled(function):
+        # the rules: a process that leaves kernels to workers does without them
+        from tilesmith.schedule_rules.default import default_schedule
+
         return default_schedule(function, target)
     if not back_end_of(target).is_device:
         return function

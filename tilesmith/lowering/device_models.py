@@ -13,7 +13,6 @@ from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.devices import generate_with_kernels, host_of
 from tilesmith.lowering.functions import lower
-from tilesmith.lowering.gpu_checks import check_build
 from tilesmith.lowering.kernels import with_size_parameters
 from tilesmith.lowering.pipelines import device_passes, further_passes
 from tilesmith.runtime.module import Module
@@ -58,6 +57,8 @@ def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:
     inner = with_size_parameters(kernels)
     for variable, function in list(inner.items()):
         inner[variable] = function.without_attr("global_symbol")  # it needs no wrapper
+    from tilesmith.lowering.gpu_checks import check_build  # which loads interpreters
+
     lowered = lower(inner)
     check_build(lowered, target)
     return Sequential(device_passes(target), name="tir.device")(lowered)

@@ -16,7 +16,6 @@ from tilesmith.lowering.checking import (
     is_checking,
 )
 from tilesmith.lowering.devices import build_for_device
-from tilesmith.lowering.gpu_checks import check_build
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
@@ -314,6 +313,8 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
             if "target" in func.attrs:
                 chosen = Target(func.attrs["target"])
     if back_end_of(chosen).is_device:
+        from tilesmith.lowering.gpu_checks import check_build  # which loads interpreters
+
         check_build(module, chosen)
         return build_for_device(module, chosen)
     level = PassContext.current().opt_level

@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import fmean, median, pstdev
 from typing import Any
 
 from tilesmith.runtime.devices import Device, Timer
@@ -18,6 +17,8 @@ class BenchmarkResult:
     """Seconds per call: `results` of each repeat, and their mean, median, min, max, std."""
 
     def __init__(self, results: Sequence[float]) -> None:
+        from statistics import fmean, median, pstdev  # with fractions and decimals
+
         self.results: tuple[float, ...] = tuple(results)
         self.mean = fmean(self.results)
         self.std = pstdev(self.results)

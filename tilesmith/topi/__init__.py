@@ -1,7 +1,7 @@
 """Operators as tensor expressions (TOPI)."""
 
 from tilesmith.support.lazy import lazy_attributes
-from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
+from tilesmith.topi import nn, tag, utils
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
@@ -51,10 +51,11 @@ from tilesmith.topi.utils import (
 )
 
 _LATER = (
-    "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "intel_graphics",
-    "mali", "rocm", "testing", "x86",
+    "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "image",
+    "intel_graphics", "mali", "random", "rocm", "sparse", "testing", "vision", "x86",
 )  # fmt: skip
-"""Modules of schedules and of references for tests; each loads when it is first used."""
+"""Modules of schedules, of references for tests, and of rare operators; each loads when it is first
+used."""
 
 __getattr__, __dir__ = lazy_attributes(
     __name__, {name: f"tilesmith.topi.{name}" for name in _LATER}

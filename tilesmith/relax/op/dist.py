@@ -20,7 +20,6 @@ from tilesmith.relax.op.declaration import (
 )
 from tilesmith.relax.sharding import DTensorStructInfo, Placement
 from tilesmith.relax.spec import Execution, no_gradient, topi
-from tilesmith.script.ir import lookup_global_info
 from tilesmith.support.errors import ShapeError
 
 __all__ = [
@@ -122,7 +121,11 @@ _call_tir_local_view = define(
 
 def _as_mesh(mesh: Any) -> Any:
     """Return a mesh; a text is the place of one in the module that is being written."""
-    return lookup_global_info(mesh) if isinstance(mesh, str) else mesh
+    if not isinstance(mesh, str):
+        return mesh
+    from tilesmith.script.ir import lookup_global_info  # few programs have meshes
+
+    return lookup_global_info(mesh)
 
 
 def _as_placement(placement: Any) -> Placement:

@@ -18,7 +18,6 @@ from typing import Any
 from tilesmith.ir.queries import calls
 from tilesmith.schedule_rules.contractions.contraction import Contraction
 from tilesmith.schedule_rules.tile_parts import element_consumer, parallelise
-from tilesmith.script import from_source
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
 from tilesmith.target.features import target_features
@@ -49,6 +48,8 @@ def tile_product(rows: int, columns: int, steps: int) -> str:
     """
     name = f"amx_{rows}x{columns}x{steps}_pairs"
     if TensorIntrin.get(name, allow_missing=True) is None:
+        from tilesmith.script import from_source  # few programs need the parser
+
         made: PrimFunc = from_source(implementation(rows, columns, steps))
         TensorIntrin.register(name, description(rows, columns, steps), made)
     return name
@@ -56,6 +57,8 @@ def tile_product(rows: int, columns: int, steps: int) -> str:
 
 def description(rows: int, columns: int, steps: int) -> PrimFunc:
     """Return what an intrinsic computes."""
+    from tilesmith.script import from_source
+
     text = _DESCRIPTION.format(m=rows * 16, n=columns * 16, k=steps * 16)
     made: PrimFunc = from_source(text)
     return made
