@@ -180,6 +180,9 @@ class Analyzer:
         ``steps`` is how often other simplifiers go over an expression; a normal form is found in
         one go, and 0 leaves the expression alone.
         """
+        if expr.__class__ is IntImm:
+            self._attempted += 1
+            return expr
         known = self._caches.rewritten.get(id(expr))
         if known is not None and steps > 0 and not self._extensions:  # asked before
             self._attempted += 1

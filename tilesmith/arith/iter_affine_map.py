@@ -26,6 +26,7 @@ from tilesmith.arith.iter_predicates import narrowed
 from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged
 from tilesmith.ir import Add, PrimExpr, Range, Sub, Var, const, convert
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
@@ -133,19 +134,34 @@ def find_iter_map(
     level = IterMapLevel.from_str(check_level)
     level = IterMapLevel.Surjective if level is None else level
     domains = domains_of(input_iters)
-    exprs = [convert(index) for index in indices]
+    exprs, condition = [convert(index) for index in indices], convert(predicate)
     overlaps = overlaps and level is not IterMapLevel.Bijective
+    if level is not IterMapLevel.Bijective:
+        domains = _used(domains, [*exprs, condition])
     options = level, simplify_trivial_iterators, overlaps
-    first = _attempt(exprs, domains, convert(predicate), *options)
+    first = _attempt(exprs, domains, condition, *options)
     if first.indices or not exprs:
         return first
     analyzer = analyzer_of(domains)
     simple = [analyzer.simplify(expr) for expr in exprs]
-    condition = analyzer.simplify(convert(predicate))
-    if all(a is b for a, b in zip(simple, exprs)) and condition is predicate:
+    simple_condition = analyzer.simplify(condition)
+    if all(a is b for a, b in zip(simple, exprs)) and simple_condition is condition:
         return first
-    second = _attempt(simple, domains, condition, *options)
+    second = _attempt(simple, domains, simple_condition, *options)
     return second if second.indices else first
+
+
+def _used(domains: dict[Var, Range], exprs: list[PrimExpr]) -> dict[Var, Range]:
+    """Returns the domains of the iterators that occur in expressions, and in each other's domains:
+    unless a map is to be bijective, it does not matter that there are others.
+    """
+    found: set[Var] = set()
+    left = variables(exprs)
+    while left:
+        more = [var for var in left if var in domains and var not in found]
+        found.update(more)
+        left = variables([domains[var] for var in more])
+    return {var: domain for var, domain in domains.items() if var in found}
 
 
 def _attempt(

@@ -192,7 +192,7 @@ def _written_out(
             and op.is_const(source.base, 0)
             and not op.is_const(arg.scale, 1)
             and source.dtype.bits <= arg.dtype.bits  # else the terms may not fit
-            and Analyzer().can_prove_equal(arg.source.extent, arg.extent)
+            and _are_equal(arg.source.extent, arg.extent)
             and _iterators(source) not in bounded
         ):
             for inner in _written_out(source.args, bounded):
@@ -216,6 +216,15 @@ def _spelled_digit(expr: IterSplitExpr, bounded: Sequence[frozenset[Var]]) -> Pr
         return const(0, expr.dtype)
     value = sum_of_digits(expr.source.source, bounded)
     end = expr.end()
-    if not Analyzer().can_prove_equal(whole, end):
+    if not _are_equal(whole, end):
         value = op.floormod(value, end)
     return op.cast(expr.dtype, op.floordiv(value, expr.lower_factor)) * expr.scale
+
+
+def _are_equal(a: PrimExpr, b: PrimExpr) -> bool:
+    """Returns True if two sizes are proven to be equal; most are constants, which need no
+    analyzer.
+    """
+    if a.__class__ is IntImm and b.__class__ is IntImm:
+        return a.value == b.value  # type: ignore[attr-defined]
+    return Analyzer().can_prove_equal(a, b)
