@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from tilesmith.ir import IntImm, Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
 from tilesmith.ir.expr import convert
-from tilesmith.ir.node import AnyNode, Role
+from tilesmith.ir.node import AnyNode, Field, Role
 from tilesmith.ir.queries import variables
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -265,12 +265,32 @@ def ir_transform(
         return _Transform(preorder, postorder, only_enable).visit(stmt)
 
 
-class Renewal(BufferRemapper):
-    """Gives each definition a new variable or buffer; subclasses may choose which ones."""
+# Class of a node → what `_renewed_fields` says: most nodes of a program are asked.
+_RENEWED: dict[type[Node], list[Field]] = {}
 
-    def __init__(self) -> None:
+
+def _renewed_fields(cls: type[Node]) -> list[Field]:
+    """Return the fields of nodes that define something, definitions before their uses; none for
+    other nodes."""
+    fields = list(cls.node_fields)
+    if not any(field.role is Role.DEFINES for field in fields):
+        return []
+    order = getattr(cls, "structural_order", None)
+    if not order:
+        return sorted(fields, key=_definitions_first)
+    by_name = {field.name: field for field in fields}
+    return [by_name[name] for name in order]
+
+
+class Renewal(BufferRemapper):
+    """Gives each definition a new variable or buffer; subclasses may choose which ones.
+
+    ``values`` stand for variables that are defined outside.
+    """
+
+    def __init__(self, values: Mapping[Var, PrimExpr] | None = None) -> None:
         super().__init__()
-        self.variables: dict[Var, Var] = {}
+        self.variables: dict[Var, PrimExpr] = dict(values or {})
         self.binding = False  # variables that occur first are bound here
 
     def fresh(self, variable: Var) -> Var:
@@ -279,7 +299,7 @@ class Renewal(BufferRemapper):
         self.variables[variable] = new
         return new
 
-    def visit_Var(self, node: Var) -> Var:
+    def visit_Var(self, node: Var) -> PrimExpr:
         found = self.variables.get(node)
         if found is None:
             return self.fresh(node) if self.binding else node
@@ -308,14 +328,14 @@ class Renewal(BufferRemapper):
         return value
 
     def visit_default(self, node: Any) -> Any:
-        fields = node.node_fields
-        if not any(field.role is Role.DEFINES for field in fields):
+        cls = node.__class__
+        fields = _RENEWED.get(cls)
+        if fields is None:
+            fields = _RENEWED[cls] = _renewed_fields(cls)
+        if not fields:
             return node.map_children(self.visit)
         changes: dict[str, Any] = {}
-        order = getattr(node, "structural_order", None)
-        by_name = {field.name: field for field in fields}
-        ordered = [by_name[name] for name in order] if order else fields
-        for field in sorted(ordered, key=_definitions_first) if not order else ordered:
+        for field in fields:
             value = getattr(node, field.name)
             if field.role is Role.DEFINES:
                 changes[field.name] = self.define(value)
@@ -362,13 +382,13 @@ class Renewal(BufferRemapper):
         return node.with_fields(params=params, buffer_map=buffers, body=self.visit(node.body))
 
 
-def _definitions_first(field: Any) -> bool:
+def _definitions_first(field: Field) -> bool:
     return field.role is not Role.DEFINES
 
 
-def renew_defs(func: AnyNode) -> AnyNode:
+def renew_defs(func: AnyNode, values: Mapping[Var, PrimExpr] | None = None) -> AnyNode:
     """Return a copy whose variables and buffers are all new objects, so that it can stand beside
-    the original in one program."""
+    the original in one program. ``values`` replace variables that are defined outside of it."""
     with deep_recursion():
-        renewed: AnyNode = Renewal().visit(func)
+        renewed: AnyNode = Renewal(values).visit(func)
     return renewed

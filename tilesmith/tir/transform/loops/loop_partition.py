@@ -33,18 +33,19 @@ from tilesmith.ir import (
     And,
     Call,
     IntImm,
+    Let,
+    Node,
     Or,
     PrimExpr,
     Range,
     Rewriter,
     Select,
     Var,
-    Visitor,
     const,
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import any_node, called_name, is_call
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
@@ -74,45 +75,59 @@ BRANCHES = "pragma_loop_partition_branches"
 _OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
 
 
-class Conditions(Visitor):
-    """Collects the comparisons below a loop that decide branches, with the loops in between."""
+Limit = tuple[PrimExpr | None, PrimExpr | None]
+"""The start and the end (exclusive) of a range of iterations; None: that of the loop."""
 
-    def __init__(self, var: Var, only_likely: bool) -> None:
+
+class Conditions:
+    """Collects the comparisons below a loop that decide branches, with the loops in between.
+
+    Each loop asks for those below it, so the walk keeps its own stack: it is a good part of the
+    time of the pass.
+    """
+
+    enters_expressions = True
+
+    def __init__(self, var: Var, only_likely: bool, body: Stmt) -> None:
         self.var = var
         self.only_likely = only_likely
         self.inner: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self.hidden: set[Var] = set()  # bound to values inside of the loop
         self.found: list[PrimExpr] = []
+        self.limits: dict[tuple[int, bool], Limit | None] = {}  # what `Partitioner.limit` found
+        self.collect(body)
 
-    def visit_For(self, loop: For) -> None:
+    def collect(self, body: Stmt) -> None:
+        """Walk a body in the order of its text."""
+        stack: list[Any] = [body]
+        while stack:
+            node = stack.pop()
+            kind = node.__class__
+            if kind is For:
+                self.enter_loop(node)
+                stack.append(node.body)
+            elif kind is AttrStmt:
+                self.enter_threads(node)
+                stack.append(node.body)
+            elif self.enters_expressions or isinstance(node, Stmt):
+                if kind is IfThenElse or kind is Select:
+                    self.add(node.condition, not self.only_likely)
+                elif kind is LetStmt or kind is Let:
+                    self.hidden.add(node.var)
+                elif kind is Call and is_call(node, "tir.if_then_else"):
+                    self.add(node.args[0], not self.only_likely)
+                node.push_children(stack)
+
+    def enter_loop(self, loop: For) -> None:
+        """Note the first and last value of a loop's variable."""
         self.inner[loop.loop_var] = (loop.min, ops.moved(loop.min + loop.extent, -1))
-        self.visit(loop.body)
 
-    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
+    def enter_threads(self, attribute: AttrStmt) -> None:
+        """Note the first and last value of a thread's variable."""
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             var = attribute.node.var
             last = ops.moved(ops.cast(var.dtype, attribute.value), -1)
             self.inner[var] = (const(0, var.dtype), last)
-        self.visit(attribute.body)
-
-    def visit_LetStmt(self, let: Any) -> None:
-        self.hidden.add(let.var)
-        self.visit_children(let)
-
-    visit_Let = visit_LetStmt
-
-    def visit_IfThenElse(self, branch: IfThenElse) -> None:
-        self.add(branch.condition, not self.only_likely)
-        self.visit_children(branch)
-
-    def visit_Select(self, expr: Select) -> None:
-        self.add(expr.condition, not self.only_likely)
-        self.visit_children(expr)
-
-    def visit_Call(self, call: Call) -> None:
-        if is_call(call, "tir.if_then_else"):
-            self.add(call.args[0], not self.only_likely)
-        self.visit_children(call)
 
     def add(self, condition: PrimExpr, wanted: bool) -> None:
         if is_call(condition, "tir.likely"):
@@ -216,8 +231,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         last part is for an iteration of fewer elements than that; ``in_branches``: the parts are
         branches of one loop, if their sizes are constant.
         """
-        conditions = Conditions(loop.loop_var, only_likely)
-        conditions.visit(loop.body)
+        conditions = Conditions(loop.loop_var, only_likely, loop.body)
         if not conditions.found:
             return None
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
@@ -233,27 +247,30 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         ends = (loop.min, begin, end, self.analyzer.simplify(stop))
         limits = [one.value for one in ends if isinstance(one, IntImm)]
         if in_branches and len(limits) == len(ends):
-            return self.branches(loop, limits, [renew_defs(body), middle, renew_defs(body)])
+            return self.branches(loop, limits, body, middle)
         parts = [
-            self.part(loop, loop.min, begin, renew_defs(body)),
+            self.part(loop, loop.min, begin, body, renewed=True),
             self.part(loop, begin, end, middle),
         ]
         tails = None
         if whole and value:
             rest = loop.with_fields(body=body)
             tails = tails_by_size(rest, end, decided, conditions.inner, whole, self.analyzer)
-        parts.append(self.part(loop, end, stop, renew_defs(body)) if tails is None else tails)
+        if tails is None:
+            tails = self.part(loop, end, stop, body, renewed=True)
+        parts.append(tails)
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
 
-    def branches(self, loop: For, limits: list[int], bodies: list[Stmt]) -> Stmt:
-        """Return a loop that runs each body between two limits, and partition the bodies."""
+    def branches(self, loop: For, limits: list[int], outer: Stmt, middle: Stmt) -> Stmt:
+        """Return a loop that runs a body between the two inner limits, before and behind them
+        copies of another one, and partition the bodies."""
         var = loop.loop_var
         found: Stmt | None = None
-        for low, high, body in reversed([*zip(limits, limits[1:], bodies)]):
+        for low, high, body in reversed([*zip(limits, limits[1:], (outer, middle, outer))]):
             if low >= high:
                 continue
-            if high == low + 1:
-                body = substitute(body, {var: const(low, var.dtype)})
+            values = {var: const(low, var.dtype)} if high == low + 1 else {}
+            body = renew_defs(body, values) if body is outer else substitute(body, values)
             self.analyzer.bind(var, Range(low, high))
             body = self.visit(body)
             found = body if found is None else IfThenElse(var < high, body, found)
@@ -280,8 +297,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         if isinstance(part.extent, IntImm):
             divided = self.divided(part, only_likely)
             return super().visit_For(part) if divided is None else divided
-        conditions = Conditions(part.loop_var, only_likely)
-        conditions.visit(part.body)
+        conditions = Conditions(part.loop_var, only_likely, part.body)
         self.analyzer.bind(part.loop_var, Range.from_min_extent(part.min, part.extent))
         return super().visit_For(part.with_fields(body=self.settled(part, conditions)))
 
@@ -306,21 +322,21 @@ class Partitioner(ScopedAnalyzer, Rewriter):
                 body = Replacer(decided, value, fold=False).visit(body)
         return body
 
-    def covers(
-        self, limit: tuple[PrimExpr | None, PrimExpr | None], begin: PrimExpr, stop: PrimExpr
-    ) -> bool:
+    def covers(self, limit: Limit, begin: PrimExpr, stop: PrimExpr) -> bool:
         low, high = limit
         return (low is None or self.analyzer.can_prove(low <= begin)) and (
             high is None or self.analyzer.can_prove(high >= stop)
         )
 
-    def limit(
-        self, condition: Any, loop: For, conditions: Conditions, value: bool
-    ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+    def limit(self, condition: Any, loop: For, conditions: Conditions, value: bool) -> Limit | None:
         """Return the range of iterations in which a condition is known to have a value."""
-        if not value:
-            condition = _OPPOSITE[type(condition)](condition.a, condition.b)
-        return limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
+        key = id(condition), value
+        if key not in conditions.limits:
+            if not value:
+                condition = _OPPOSITE[type(condition)](condition.a, condition.b)
+            found = limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
+            conditions.limits[key] = found
+        return conditions.limits[key]
 
     def free_stretch(
         self, loop: For, conditions: Conditions, value: bool = True
@@ -356,16 +372,21 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         dtype = loop.loop_var.dtype
         return simplify(ops.cast(dtype, begin)), simplify(ops.cast(dtype, end)), proven
 
-    def part(self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt) -> Stmt:
-        """Return the iterations from ``low`` up to ``high``, counted from zero."""
+    def part(
+        self, loop: For, low: PrimExpr, high: PrimExpr, body: Stmt, renewed: bool = False
+    ) -> Stmt:
+        """Return the iterations from ``low`` up to ``high``, counted from zero. With
+        ``renewed`` their body is a copy that can stand beside ``body``."""
         extent = self.analyzer.simplify(high - low)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return Evaluate(const(0, "int32"))
         var = Var(loop.loop_var.name, loop.loop_var.dtype)
-        body = substitute(body, {loop.loop_var: var + low})
         zero = const(0, var.dtype)
-        if ops.is_const(extent, 1) and not self.keep_single:
-            return substitute(body, {var: zero})
+        is_loop = self.keep_single or not ops.is_const(extent, 1)
+        values = {loop.loop_var: (var if is_loop else zero) + low}
+        body = renew_defs(body, values) if renewed else substitute(body, values)
+        if not is_loop:
+            return body
         return loop.with_fields(loop_var=var, min=zero, extent=extent, body=body)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
@@ -398,8 +419,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         var = attribute.node.var
         extent = ops.cast(var.dtype, attribute.value)
         grid = For(var, const(0, var.dtype), extent, ForKind.SERIAL, attribute.body)
-        conditions = Conditions(var, True)
-        conditions.visit(attribute.body)
+        conditions = Conditions(var, True, attribute.body)
         found = self.free_stretch(grid, conditions)
         if found is None:
             return super().visit_AttrStmt(attribute)
@@ -440,7 +460,7 @@ def _may_be_shared(buffer: Buffer) -> bool:
 
 def limit_of(
     condition: Any, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
-) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+) -> Limit | None:
     """Return the start and end (exclusive) of the range of a loop variable in which a condition is
     always true.
 
@@ -505,6 +525,10 @@ def _coefficient(expr: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
     return change.value if isinstance(change, IntImm) else None
 
 
+def _is_likely(node: Node) -> bool:
+    return is_call(node, "tir.likely")
+
+
 class _LikelyRemover(Rewriter):
     """Removes ``T.likely``, which later passes do not read."""
 
@@ -522,7 +546,10 @@ def loop_partition(func: PrimFunc, config: Mapping[str, Any] | None = None) -> P
     for buffer in func.buffer_map.values():  # sizes are not negative
         for size in [size for size in buffer.shape if isinstance(size, Var)]:
             partitioner.analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
-    return func.with_body(_LikelyRemover().visit(partitioner.visit(func.body)))
+    body = partitioner.visit(func.body)
+    if any_node(body, _is_likely):
+        body = _LikelyRemover().visit(body)
+    return func.with_body(body)
 
 
 @compiler_pass(

@@ -13,13 +13,12 @@ cost several times what plain ones do.
 
 from __future__ import annotations
 
-from tilesmith.ir import PrimExpr, Select, Var
+from tilesmith.ir import PrimExpr, Var
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import nodes
+from tilesmith.ir.queries import variables
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.queries import has_loop_of_kind, uses_variable
+from tilesmith.tir.queries import statements, uses_variable
 from tilesmith.tir.stmt import For, ForKind, IfThenElse, Stmt, stmt_seq
 from tilesmith.tir.transform.loops.loop_partition import Conditions, Partitioner, Replacer
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
@@ -32,19 +31,16 @@ _KINDS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL)
 class _TailConditions(Conditions):
     """Collects conditions of statements that depend on the lane of a vectorized loop."""
 
-    def __init__(self, var: Var) -> None:
-        super().__init__(var, False)
-        self.lanes: set[Var] = set()
+    enters_expressions = False
 
-    def visit_For(self, loop: For) -> None:
+    def __init__(self, var: Var, body: Stmt) -> None:
+        self.lanes: set[Var] = set()
+        super().__init__(var, False, body)
+
+    def enter_loop(self, loop: For) -> None:
         if loop.kind is ForKind.VECTORIZED:
             self.lanes.add(loop.loop_var)
-        super().visit_For(loop)
-
-    def visit_Select(self, expr: Select) -> None:
-        self.visit_children(expr)
-
-    visit_Call = visit_Select  # type: ignore[assignment]
+        super().enter_loop(loop)
 
     def is_wanted(self, condition: PrimExpr) -> bool:
         return super().is_wanted(condition) and uses_variable(condition, self.lanes)
@@ -54,14 +50,17 @@ class _TailPeeler(Partitioner):
     """Peels inner loops first: a condition is removed at the innermost loop where that is
     possible."""
 
+    def __init__(self, beside_lanes: set[Var]) -> None:
+        super().__init__({})
+        self.beside_lanes = beside_lanes  # no other loop has a condition to remove
+
     def visit_For(self, loop: For) -> Stmt:
         new = ScopedAnalyzer.visit_For(self, loop)
         if not isinstance(new, For) or new.kind not in _KINDS:
             return new
-        if not has_loop_of_kind(new.body, ForKind.VECTORIZED):
+        if new.loop_var not in self.beside_lanes:
             return new
-        conditions = _TailConditions(new.loop_var)
-        conditions.visit(new.body)
+        conditions = _TailConditions(new.loop_var, new.body)
         found = self.free_stretch(new, conditions)
         if found is None:
             return new
@@ -70,8 +69,25 @@ class _TailPeeler(Partitioner):
         if begin is not new.min or not ops.is_const(self.analyzer.simplify(stop - end), 1):
             return new
         whole = self.part(new, begin, end, Replacer(proven).visit(new.body))
-        tail = self.part(new, end, stop, renew_defs(new.body))
+        tail = self.part(new, end, stop, new.body, renewed=True)
         return stmt_seq(whole, tail)
+
+
+def _variables_beside_lanes(body: Stmt) -> set[Var]:
+    """Return the variables that occur in the condition of a branch together with a lane."""
+    lanes: set[Var] = set()
+    conditions: list[PrimExpr] = []
+    for stmt in statements(body):
+        if isinstance(stmt, For) and stmt.kind is ForKind.VECTORIZED:
+            lanes.add(stmt.loop_var)
+        elif isinstance(stmt, IfThenElse):
+            conditions.append(stmt.condition)
+    found: set[Var] = set()
+    for condition in conditions if lanes else ():
+        used = variables(condition)
+        if not lanes.isdisjoint(used):
+            found.update(used)
+    return found
 
 
 @compiler_pass("tir.PeelVectorTails")
@@ -80,8 +96,5 @@ def peel_vector_tails(func: PrimFunc) -> PrimFunc:
 
     The other iterations then run as full vectors without a predicate.
     """
-    if not any(nodes(func.body, IfThenElse)):
-        return func
-    if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
-        return func
-    return func.with_body(_TailPeeler({}).visit(func.body))
+    beside_lanes = _variables_beside_lanes(func.body)
+    return func.with_body(_TailPeeler(beside_lanes).visit(func.body)) if beside_lanes else func
