@@ -19,7 +19,7 @@ from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion, Stmt
 
 __all__ = [
     "BufferRemapper", "Renewal", "Substitution", "ir_transform", "post_order_visit",
-    "pre_order_visit", "renew_defs", "substitute",
+    "pre_order_visit", "renew_defs", "renewed_fields", "substitute",
 ]  # fmt: skip
 
 
@@ -265,13 +265,20 @@ def ir_transform(
         return _Transform(preorder, postorder, only_enable).visit(stmt)
 
 
-# Class of a node → what `_renewed_fields` says: most nodes of a program are asked.
+# Class of a node → what `renewed_fields` says: each node of a program is asked.
 _RENEWED: dict[type[Node], list[Field]] = {}
 
 
-def _renewed_fields(cls: type[Node]) -> list[Field]:
+def renewed_fields(cls: type[Node]) -> list[Field]:
     """Return the fields of nodes that define something, definitions before their uses; none for
     other nodes."""
+    found = _RENEWED.get(cls)
+    if found is None:
+        found = _RENEWED[cls] = _ordered_fields(cls)
+    return found
+
+
+def _ordered_fields(cls: type[Node]) -> list[Field]:
     fields = list(cls.node_fields)
     if not any(field.role is Role.DEFINES for field in fields):
         return []
@@ -328,10 +335,7 @@ class Renewal(BufferRemapper):
         return value
 
     def visit_default(self, node: Any) -> Any:
-        cls = node.__class__
-        fields = _RENEWED.get(cls)
-        if fields is None:
-            fields = _RENEWED[cls] = _renewed_fields(cls)
+        fields = renewed_fields(node.__class__)
         if not fields:
             return node.map_children(self.visit)
         changes: dict[str, Any] = {}

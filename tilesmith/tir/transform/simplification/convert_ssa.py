@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule, Var
-from tilesmith.ir.node import Role
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import Renewal
+from tilesmith.tir.functor import Renewal, renewed_fields
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import AttrStmt, Block, DeclBuffer
 
@@ -100,9 +99,8 @@ class _SsaConverter(Renewal):
 
 
 def _binds(node: Any) -> bool:
-    if isinstance(node, (AttrStmt, Block)):
-        return True  # through an iterator
-    return any(field.role is Role.DEFINES for field in node.node_fields)
+    cls = node.__class__
+    return cls is AttrStmt or cls is Block or bool(renewed_fields(cls))  # those: an iterator
 
 
 def _mentions(buffer: Buffer, variable: Var) -> bool:
