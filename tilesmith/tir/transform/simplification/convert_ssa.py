@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IRModule, Var
+from tilesmith.ir import IRModule, PrimExpr, Var
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
@@ -64,7 +64,7 @@ class _SsaConverter(Renewal):
         self.buffers[buffer] = new
         return new
 
-    def visit_Var(self, node: Var) -> Var:
+    def visit_Var(self, node: Var) -> PrimExpr:
         """Return the current variable; a buffer's definition binds sizes that are not known yet."""
         found = self.variables.get(node)
         if found is None:
