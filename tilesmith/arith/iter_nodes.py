@@ -225,6 +225,6 @@ def _are_equal(a: PrimExpr, b: PrimExpr) -> bool:
     """Returns True if two sizes are proven to be equal; most are constants, which need no
     analyzer.
     """
-    if a.__class__ is IntImm and b.__class__ is IntImm:
-        return a.value == b.value  # type: ignore[attr-defined]
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value == b.value
     return Analyzer().can_prove_equal(a, b)

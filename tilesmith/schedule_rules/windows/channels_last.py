@@ -258,8 +258,8 @@ def schedule_windows(
 
 def _is_shared_by_all(sch: Schedule, loops: list[LoopRV], threads: int) -> bool:
     """Return whether the iterations of loops, of constant extents, can be dealt out evenly."""
-    extents = [loop_extent(sch, loop) for loop in loops]
-    return bool(loops) and None not in extents and is_even(math.prod(extents), threads)
+    extents = [loop_extent(sch, loop) or 0 for loop in loops]
+    return bool(loops) and is_even(math.prod(extents), threads)
 
 
 def _saves_passes(block: Block, tile: Tile, plan: Windows, machine: MachineModel) -> bool:
