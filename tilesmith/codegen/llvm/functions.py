@@ -12,6 +12,7 @@ from typing import cast
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, ModuleDebug, annotate
 from tilesmith.codegen.llvm.dtypes import extension, local_name, register_type, symbol
+from tilesmith.codegen.llvm.loops import says_what_to_unroll
 from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module_text import ModuleText
 from tilesmith.codegen.llvm.pointers import natural_alignment
@@ -75,6 +76,7 @@ class FunctionEmitter:
             stated = alignments[number] if number < len(alignments) else 0
             is_pointer = isinstance(var.type_annotation, PointerType)
             parameters.append(self.parameter(var, is_noalias and is_pointer, int(stated or 0)))
+        self.emit.scope.unrolls_on_request = says_what_to_unroll(function.body)
         with fallbacks_within(self.name):
             self.statements.statement(function.body)
         exits = self.emit.exits

@@ -87,6 +87,7 @@ class ParallelLoops:
         emit = function.emit
         emit.scope.in_parallel = True
         emit.scope.device = outer.scope.device
+        emit.scope.unrolls_on_request = outer.scope.unrolls_on_request
         is_region = REGION in loop.annotations
         written = {store.buffer.data for store in stores(loop.body)} if is_region else set()
         emit.facts = outer.facts.copy()

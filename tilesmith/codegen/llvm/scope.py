@@ -21,6 +21,7 @@ class Scope:
     ``device``: device type and number of tensors that are made here, as DLPack counts.
     ``operator``: the operators of a graph that the called kernel computes, for its errors.
     ``prefetch_bytes``: how far ahead of loads of vectors their lines are fetched; 0: not at all.
+    ``unrolls_on_request``: the schedule says which loops are unrolled; LLVM unrolls no other.
     ``location``: the place of the statement, where debug information is written.
     """
 
@@ -36,4 +37,5 @@ class Scope:
         self.device: tuple[int, int | str] = (1, 0)
         self.operator = ""
         self.prefetch_bytes = 0
+        self.unrolls_on_request = False
         self.location = ""

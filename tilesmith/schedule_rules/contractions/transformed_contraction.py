@@ -47,6 +47,8 @@ __all__ = ["TransformedContraction", "find_transformed", "schedule_transformed"]
 
 _MANY_STRIPS = 64
 """What a symbolic number of strips counts as."""
+_PADDED_AT_ONCE = 8
+"""Vectors of one pixel that are copied by straight-line code."""
 _GREATEST_IDLENESS = 1.25
 """How much longer strips may take that cannot be dealt out evenly."""
 
@@ -266,7 +268,7 @@ def _tile_results(
     tiles, column = sch.split(columns, [None, plan.width])
     vectors, lane = sch.split(column, [None, lanes])
     sch.reorder(*strips, tiles, *between, vectors, *results, lane)
-    unroll(sch, *results)
+    unroll(sch, vectors, *results)
     sch.vectorize(lane)
     if plan.between is not None:
         _first_step(sch, plan.between, vectors if is_even else [tiles, *between][-1], lanes)
@@ -345,6 +347,7 @@ def _transform_data(sch: Schedule, plan: TransformedContraction, lanes: int) -> 
 def _pad(sch: Schedule, padding: BlockRV, outside: int, lanes: int) -> LoopRV:
     """Write the padded data in vectors. Return the first loop inside those of the strips."""
     *_, channel = sch.get_loops(padding)
-    _, lane = sch.split(channel, [None, lanes])
+    vectors, lane = sch.split(channel, [None, lanes])
+    sch.annotate(vectors, "llvm.loop.unroll.count", _PADDED_AT_ONCE)
     sch.vectorize(lane)
     return sch.get_loops(padding)[outside]
