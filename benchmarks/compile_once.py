@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -17,30 +18,31 @@ import click
 @click.command()
 @click.argument("model", type=click.Path(exists=True, path_type=Path))
 @click.option("--threads", default=0, help="0: as many as the machine has.")
-@click.option("--profile", is_flag=True, help="Time by pass (of this process, not of its workers).")
+@click.option("--profile", is_flag=True, help="Time by step, of this process only.")
 def main(model: Path, threads: int, profile: bool) -> None:
     """Compile MODEL once."""
     start = time.perf_counter()
     import tilesmith
 
-    # Resolving the names imports what they need.
+    # Resolving the name imports what it needs.
     compile_model = tilesmith.compile
-    pass_context = tilesmith.transform.PassContext
+    from tilesmith.ir.instrument import PassTimingInstrument, watched
+    from tilesmith.support.summary import collect_summary
+
     imported = time.perf_counter()
     target = f"llvm -num-cores={threads}" if threads else "llvm"
-    passes: dict[str, float] = {}
-    if profile:
-        from tilesmith.ir.instrument import PassTimingInstrument
-
-        timing = PassTimingInstrument()
-        with pass_context(opt_level=3, instruments=[timing]):
-            compile_model(model, target=target)
-            passes = timing.totals()
-    else:
+    passes = PassTimingInstrument()
+    with collect_summary(steps=profile) as summary, watched(passes) if profile else nullcontext():
         compile_model(model, target=target)
     compiled = time.perf_counter()
     click.echo(
-        json.dumps({"import": imported - start, "compile": compiled - imported, "passes": passes})
+        json.dumps(
+            {
+                "import": imported - start,
+                "compile": compiled - imported,
+                "steps": {**summary.steps, **passes.totals()},
+            }
+        )
     )
 
 

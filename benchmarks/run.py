@@ -212,7 +212,7 @@ def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) ->
         "PYTHONPYCACHEPREFIX": str(cache.parent / "bytecode"),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    if profile:  # the passes over kernels then run in this process too, and are counted
+    if profile:  # one process, so that no other takes its time
         environment["TILESMITH_WORKERS"] = "0"
     start = time.perf_counter()
     finished = subprocess.run(
@@ -226,10 +226,10 @@ def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) ->
 
 @main.command(name="compile")
 @click.argument("models", nargs=-1, type=click.Choice(list(MODELS)))
-@click.option("--passes", default=12, show_default=True, help="Passes shown per model.")
+@click.option("--steps", default=12, show_default=True, help="Steps shown per model.")
 @threads_option
 @json_option
-def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path | None) -> None:
+def compile_times(models: tuple[str, ...], steps: int, threads: int, path: Path | None) -> None:
     """Measure the seconds to compile MODELS (default: all): without caches, and with both caches
     filled.
     """
@@ -248,7 +248,7 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
                 "cold": cold,
                 "warm": warm,
                 "profiled_seconds": shown["compile"],
-                "passes": shown["passes"],
+                "steps": shown["steps"],
             }
             rows.append(
                 [name, *(f"{part[key]:.2f} s" for part in (cold, warm)
@@ -260,11 +260,11 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
         rows,
     )
     for name, result in results.items():
-        slowest = sorted(result["passes"].items(), key=lambda item: -item[1])[:passes]
+        slowest = sorted(result["steps"].items(), key=lambda item: -item[1])[:steps]
         lines = [[label, f"{seconds * 1e3:.0f} ms"] for label, seconds in slowest]
         rest = result["profiled_seconds"] - sum(seconds for _, seconds in slowest)
-        lines.append(["all else (other passes, schedules, LLVM, import)", f"{rest * 1e3:.0f} ms"])
-        report.show(f"{name}: time by pass (cold)", ["pass", "time"], lines)
+        lines.append(["all else", f"{rest * 1e3:.0f} ms"])
+        report.show(f"{name}: time by step (cold, one process)", ["step", "time"], lines)
     click.echo(report.save("compile", results, path, threads=threads))
 
 
