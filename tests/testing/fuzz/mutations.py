@@ -297,9 +297,9 @@ def loop_partition_without_its_tail() -> None:
     cls = module("tir.transform.loops.loop_partition").Partitioner
 
     def make(right: Any) -> Any:
-        def part(self: Any, loop: Any, low: Any, high: Any, body: Any) -> Any:
-            return right(self, loop, low, low if high is not low and low is not loop.min else high,
-                         body)  # fmt: skip
+        def part(self: Any, loop: Any, low: Any, high: Any, *rest: Any, **options: Any) -> Any:
+            end = low if high is not low and low is not loop.min else high
+            return right(self, loop, low, end, *rest, **options)
 
         return part
 
