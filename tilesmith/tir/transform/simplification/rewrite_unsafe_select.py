@@ -25,7 +25,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, nodes
+from tilesmith.ir.queries import any_node, called_name
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
@@ -94,6 +94,6 @@ def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` with ``if_then_else`` in place of selects that must not evaluate both values.
     """
-    if not any(True for _ in nodes(func.body, Select)):
+    if not any_node(func.body, lambda node: isinstance(node, Select)):
         return func
     return func.with_body(_SelectRewriter().visit(func.body))
