@@ -85,8 +85,8 @@ class _KernelMemory(Visitor):
             return
         if self.kernel is not None and pointer in self.of_host:
             raise UnsupportedError(
-                f"'{pointer.name}' is memory in scope '{scope}', which belongs to threads, but it is "
-                "allocated outside of the kernel",
+                f"'{pointer.name}' is memory in scope '{scope}', which belongs to threads, but it "
+                "is allocated outside of the kernel",
                 span=self.of_host[pointer].span,
                 notes=("write T.allocate after T.launch_thread, or use T.alloc_buffer",),
             )
