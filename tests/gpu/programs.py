@@ -249,6 +249,33 @@ program("transpose, shared", _transpose("shared"))(_transpose_case)
 program("transpose, dynamic shared", _transpose("shared.dyn"))(_transpose_case)
 
 
+# -- kernels written with launch_thread, whose function allocates the memory of their threads
+
+
+@T.prim_func
+def _reversed_rows(A: T.Buffer((6, 64), "float32"), B: T.Buffer((6, 64), "float32"),
+                   C: T.Buffer((6, 64), "float32")):  # fmt: skip
+    bx = T.launch_thread("blockIdx.x", 6)
+    tx = T.launch_thread("threadIdx.x", 64)
+    tile = T.alloc_buffer((64,), scope="shared")
+    turn = T.alloc_buffer((1,), "int32", scope="local")
+    tile[tx] = A[bx, tx]
+    T.tvm_storage_sync("shared")
+    B[bx, tx] = tile[63 - tx]
+    turn[0] = 0
+    while turn[0] < 2:
+        C[bx, tx] = B[bx, tx] + T.Cast("float32", turn[0])
+        turn[0] = turn[0] + 1
+
+
+@program(
+    "memory of launched threads", lambda target: tilesmith.build(_reversed_rows, target=target)
+)
+def _reversed_rows_case(rng):
+    a = rng.standard_normal((6, 64)).astype("float32")
+    return [a, np.zeros_like(a), np.zeros_like(a)], {1: a[:, ::-1], 2: a[:, ::-1] + 1}
+
+
 # -- reductions across threads
 
 

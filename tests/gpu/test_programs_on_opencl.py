@@ -72,8 +72,9 @@ def test_views_that_are_not_aligned(memory, monkeypatch):
     out = tilesmith.nd.empty((1024,), "float32", DEVICE)
     view = whole._create_view((1024,), relative_byte_offset=4)
     wanted = r"kernel 'wide_kernel' cannot be launched: parameter 1 \('A'\) must be aligned to 16"
-    with pytest.raises(ShapeError, match=wanted):
+    with pytest.raises(ShapeError, match=wanted) as caught:
         module(view, out)
+    assert str(caught.value).count("test_programs_on_opencl.py") == 1  # the place, once
     module(tilesmith.nd.array(view, DEVICE), out)  # as the error says
     np.testing.assert_array_equal(out.numpy(), values[1:1025] * 2)
 

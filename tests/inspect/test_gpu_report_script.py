@@ -1,6 +1,7 @@
 """gpu_report: counters, occupancy and predictions of kernels; checks of builds and of runs."""
 
 import json
+import linecache
 
 import numpy as np
 import pytest
@@ -110,6 +111,26 @@ def softmax(rows, columns):
     total = te.compute((rows,), lambda i: te.sum(te.exp(a[i, r] - top[i]), axis=r), name="total")
     b = te.compute((rows, columns), lambda i, j: te.exp(a[i, j] - top[i]) / total[i], name="B")
     return te.create_prim_func([a, b])
+
+
+@pytest.mark.parametrize("is_classic", [True, False])
+def test_tensor_expressions_have_lines(is_classic):
+    a = te.placeholder((32, 32), name="A")
+    b = te.compute((32, 32), lambda i, j: a[j, i] * 2.0, name="B")  # strided
+    if is_classic:
+        s = te.create_schedule(b.op)
+        s[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
+        s[b].bind(b.op.axis[1], te.thread_axis("threadIdx.x"))
+        program = tilesmith.lower(s, [a, b])
+    else:
+        program = Schedule(te.create_prim_func([a, b]))
+        i, j = program.get_loops("B")
+        program.bind(i, "blockIdx.x")
+        program.bind(j, "threadIdx.x")
+    report = gpu_report(program, compile_kernels=False)
+    for access in report.kernels[0].accesses:
+        path, _, line = access.place.rpartition(":")
+        assert "# strided" in linecache.getline(path, int(line))
 
 
 def test_a_softmax_with_reductions_over_threads():

@@ -35,6 +35,22 @@ def test_static_library(module, tmp_path):
         load_module(str(path))
 
 
+@pytest.mark.parametrize("suffix", ["so", "o"])
+@pytest.mark.parametrize("part", [0.0, 0.004, 0.5, 0.9])
+def test_files_that_are_cut_off(module, suffix, part, tmp_path):
+    """The system's loader would map pages that the file does not have, and end the process."""
+    path = tmp_path / f"library.{suffix}"
+    if suffix == "so":
+        module.export_library(path)
+    else:
+        path.write_bytes(module.objects[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(ArtifactError, match=f"library.{suffix}'") as caught:
+        load_module(str(path))
+    assert part < 0.1 or "is cut off" in str(caught.value)
+
+
 @pytest.mark.parametrize("contents", [[b"abc", b"defg"], [b"x"], []])
 def test_archive_comes_back(contents, tmp_path):
     archive = static_archive(contents)

@@ -100,9 +100,7 @@ def _compile(
 def _compiler(cc: str | None) -> str:
     found = cc or get_cc()
     if found is None:
-        raise MissingDependencyError(
-            "ziglang", purpose="compiling (no gcc or clang was found, and)"
-        )
+        raise MissingDependencyError("ziglang", purpose="compiling without gcc or clang")
     return found
 
 

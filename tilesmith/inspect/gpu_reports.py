@@ -24,7 +24,7 @@ from tilesmith.inspect.gpu_kernel_report import KernelReport, kernel_report
 from tilesmith.inspect.gpu_report_text import report_text
 from tilesmith.ir import IRModule
 from tilesmith.lowering import build, lower
-from tilesmith.lowering.gpu_checks import kernels_of, run_checks
+from tilesmith.lowering.gpu_checks import exceeded_limits, kernels_of, run_checks
 from tilesmith.support.errors import (
     ConfigError,
     TilesmithError,
@@ -34,8 +34,8 @@ from tilesmith.support.errors import (
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
-from tilesmith.target.gpu_machine import GPU_MACHINES, GPUMachine, gpu_limits, gpu_machine
-from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
+from tilesmith.target.gpu_machine import GPU_MACHINES, GPUMachine, gpu_machine
+from tilesmith.tir.analysis.verify_gpu_code import GPUViolation
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.cooperation import is_kernel_program, launches_threads
 from tilesmith.tir.interpreter.lockstep import Finding, LockstepOptions, Observer
@@ -133,7 +133,7 @@ def gpu_report(
     if args is not None and len(functions) != 1:
         raise ConfigError("args are those of one function", notes=("pass a PrimFunc",))
     for name, func in functions.items():
-        violations += gpu_violations(func, gpu_limits(chosen))
+        violations += _violations(name, func, chosen)
         options = LockstepOptions(blocks, statements, False, warp_size_of(func))
         result, found = run_checks(func, name, args, options, [counters, *observers])
         findings += result.findings
@@ -162,6 +162,19 @@ def gpu_report(
         tuple(violations),
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _violations(name: str, func: PrimFunc, target: Target) -> list[GPUViolation]:
+    """Return the limits that a function exceeds. One that is run as it stands is lowered before
+    they are compared, as that says what its memory takes.
+    """
+    target = _with_back_end(target)
+    if is_kernel_program(func):
+        try:
+            (func,) = lower(IRModule({name: func})).functions.values()
+        except TilesmithError as error:
+            record_fallback("check", "limits", error)
+    return exceeded_limits(name, func, target)
 
 
 def _is_board(target: Any) -> bool:

@@ -27,6 +27,8 @@ from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 from tilesmith.target.gpu_machine import gpu_limits
+from tilesmith.tir import transform as passes
+from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.interpreter.cooperation import launches_threads
@@ -38,9 +40,9 @@ from tilesmith.tir.interpreter.lockstep import (
     run_kernels,
 )
 from tilesmith.tir.interpreter.program import warp_size_of
-from tilesmith.tir.transform.threads.verify_gpu_code import refuse_oversized
+from tilesmith.tir.transform.threads.verify_gpu_code import refuse_violations
 
-__all__ = ["check_build", "kernels_of", "run_checks"]
+__all__ = ["check_build", "exceeded_limits", "kernels_of", "run_checks"]
 
 _MOST_STATEMENTS = 100_000
 _AFTER = "tir.AnnotateDeviceRegions"  # from this pass on, kernels are functions of their own
@@ -55,6 +57,33 @@ def kernels_of(lowered: IRModule, target: Target) -> IRModule:
             break
         steps.append(step)
     return Sequential(steps, name="tir.kernels")(lowered)
+
+
+def exceeded_limits(name: str, func: PrimFunc, target: Target) -> list[GPUViolation]:
+    """Return the limits of a target that the kernels of a lowered function exceed.
+
+    Buffers in dynamic shared memory whose live ranges are disjoint share it, which is known only
+    when all barriers are there.
+    """
+    limits, needs_constants = gpu_limits(target), "cuda" in target.keys
+    found = gpu_violations(func, limits, needs_constants)
+    if any("shared_memory" in one.limit for one in found):
+        merged = passes.MergeSharedMemoryAllocations()(kernels_of(IRModule({name: func}), target))
+        found = [
+            violation
+            for merged_func in merged.functions.values()
+            if isinstance(merged_func, PrimFunc)
+            for violation in gpu_violations(merged_func, limits, needs_constants)
+        ]
+    return found
+
+
+def _own_limits(found: Sequence[GPUViolation], target: Target) -> tuple[str, ...]:
+    """Return the advice to name a device's own limits; those of CUDA are what the GPUs have."""
+    options = " ".join([f"-{one.limit}=…" for one in found if one.limit in target.attrs])
+    if not options or "cuda" in target.keys:
+        return ()
+    return (f"or name the device's own limits: Target('{target.kind.name} {options}')",)
 
 
 def run_checks(
@@ -129,17 +158,17 @@ def _finding(error: ExecutionError, name: str) -> Finding:
 
 
 def check_build(lowered: IRModule, target: Target) -> None:
-    """Refuse kernels that exceed the limits of a CUDA device; run them in checks, if
+    """Refuse kernels that exceed the limits of a GPU; run them in checks, if
     ``TILESMITH_CHECK_GPU`` is set.
 
     Raises VerifyError for kernels that do not fit, ExecutionError or OutOfBoundsError for the first
     thing that is wrong.
     """
-    if "cuda" in target.keys:
-        limits = gpu_limits(target)
-        for func in lowered.functions.values():
-            if isinstance(func, PrimFunc):
-                refuse_oversized(func, limits)
+    if "gpu" in target.keys:
+        for variable, func in lowered.functions.items():
+            if isinstance(func, PrimFunc) and launches_threads(func):
+                found = exceeded_limits(variable.name_hint, func, target)
+                refuse_violations(func, found, _own_limits(found, target))
     if not knobs.check_gpu:
         return
     module = kernels_of(lowered, target)

@@ -14,6 +14,8 @@ Contents = bytes | memoryview | mmap.mmap
 
 _MAGIC = b"\x7fELF"
 _RELOCATABLE = 1
+_LOADED = 1  # a segment that lies in memory
+_HEADER_SIZE = 64
 _SYMBOL_TABLE, _DYNAMIC_SYMBOLS = 2, 11
 _COMMON = 0xFFF2
 _SYMBOL_SIZE = 24
@@ -43,6 +45,30 @@ def machine_of(content: Contents) -> str | None:
     order = "<" if content[5] == 1 else ">"
     (number,) = struct.unpack_from(order + "H", content, 18)
     return _MACHINES.get(number)
+
+
+def is_cut_off(content: Contents) -> bool:
+    """True if a 64-bit ELF file is shorter than its own tables say. Loading such a library ends the
+    process: the system maps pages that the file does not have.
+    """
+    if not is_elf(content) or content[4:6] != b"\2\1":
+        return False
+    if len(content) < _HEADER_SIZE:
+        return True
+    segments, sections = struct.unpack_from("<QQ", content, 0x20)
+    segment_size, segment_count, section_size, section_count = struct.unpack_from(
+        "<HHHH", content, 0x36
+    )
+    ends = [segments + segment_size * segment_count, sections + section_size * section_count]
+    if max(ends) > len(content):
+        return True
+    for index in range(segment_count):
+        kind, _, offset, _, _, size = struct.unpack_from(
+            "<IIQQQQ", content, segments + index * segment_size
+        )
+        if kind == _LOADED and offset + size > len(content):
+            return True
+    return False
 
 
 def visible_symbols(content: Contents) -> list[Symbol]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.elf import is_elf
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.ffi import as_opaque
 from tilesmith.runtime.formats import Format, source_only
@@ -466,8 +468,7 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
     if fmt == "tar":
         return Module("library", objects=_read_tar(text))
     if fmt == "o":
-        with open(text, "rb") as file:
-            return Module("library", objects=[file.read()])
+        return Module("library", objects=[_read_object(text)])
     if fmt == "a":
         return load_static_library(text, ())
     loader = MODULE_LOADERS.get(fmt, None)
@@ -479,6 +480,15 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
             notes=("expected a .so, .dylib, .dll, .o, .a, .tar, .ll, .bc or .tsm file",),
         )
     return Module("library", library=Library.load(text))
+
+
+def _read_object(path: str) -> bytes:
+    with open(path, "rb") as file:
+        content = file.read()
+    if not is_elf(content) and sys.platform == "linux":
+        raise ArtifactError(f"'{path}' is not an object file", notes=("build or copy it again",))
+    check_code(content, f"'{path}'")
+    return content
 
 
 def _read_tar(path: str) -> list[bytes]:

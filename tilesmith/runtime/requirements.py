@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from tilesmith.runtime.elf import Contents, machine_of, visible_symbols
-from tilesmith.support.errors import IncompatibleCodeError
+from tilesmith.runtime.elf import Contents, is_cut_off, machine_of, visible_symbols
+from tilesmith.support.errors import ArtifactError, IncompatibleCodeError
 
 __all__ = [
     "CHOSEN_FEATURES", "INTRINSIC_FEATURES", "Requirements", "check_code", "missing_features",
@@ -127,10 +127,16 @@ def requirements_in(content: Contents) -> list[Requirements]:
 
 
 def check_code(content: Contents, what: str) -> None:
-    """Raise IncompatibleCodeError if this machine cannot run an object file or a shared library.
+    """Raise IncompatibleCodeError if this machine cannot run an object file or a shared library,
+    ArtifactError if it is not complete.
 
     `what` names it in the message.
     """
+    if is_cut_off(content):
+        raise ArtifactError(
+            f"{what} is cut off: it has {len(content)} bytes, its headers speak of more",
+            notes=("build or copy it again",),
+        )
     machine, own = machine_of(content), machine_of_process()
     if machine is not None and own is not None and machine != own:
         raise IncompatibleCodeError(

@@ -23,14 +23,17 @@ _STANDARD = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, "<frozen ")
 
 
 class CallerPlace:
-    """A call in the user's program. Its columns are looked up only when it is shown."""
+    """A call in the user's program, and the module of Tilesmith that it calls. Its columns are
+    looked up only when it is shown.
+    """
 
-    __slots__ = ("code", "instruction", "line")
+    __slots__ = ("called", "code", "instruction", "line")
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: FrameType, called: str = "") -> None:
         self.code: CodeType = frame.f_code
         self.instruction = frame.f_lasti
         self.line = frame.f_lineno
+        self.called = called
 
     @property
     def file(self) -> str:
@@ -66,10 +69,19 @@ def frame_of_caller() -> FrameType | None:
     """Return the innermost stack frame that belongs neither to Tilesmith nor to Python's library,
     which runs our context managers and threads.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (is_internal(frame) or is_standard(frame)):
+    return _caller(sys._getframe(1))[0]
+
+
+def _caller(frame: FrameType | None) -> tuple[FrameType | None, str]:
+    """Return the frame of the user's program around a frame, and the module that it calls."""
+    called = ""
+    while frame is not None:
+        if is_internal(frame):
+            called = str(frame.f_globals.get("__name__", ""))
+        elif not is_standard(frame):
+            break
         frame = frame.f_back
-    return frame
+    return frame, called
 
 
 def is_internal(frame: FrameType) -> bool:
@@ -92,5 +104,5 @@ def is_installed(code: CodeType) -> bool:
 
 def place_of_caller() -> CallerPlace | None:
     """Return the position of the user's program that is being executed, or None."""
-    frame = frame_of_caller()
-    return None if frame is None else CallerPlace(frame)
+    frame, called = _caller(sys._getframe(1))
+    return None if frame is None else CallerPlace(frame, called)

@@ -80,9 +80,10 @@ class TilesmithError(RuntimeError):
 
     def __str__(self) -> str:
         lines = [self.message]
-        where = format_span(self.place)
-        if where:
-            lines += ["  " + line for line in where.splitlines()]
+        where = format_span(self.place).splitlines()
+        # The text of an error that came through native code has its place already.
+        if where and (self.span is not None or where[0] not in self.message):
+            lines += ["  " + line for line in where]
         for note in self.notes:
             first, *rest = note.splitlines() or [""]
             lines += ["  " + first, *("  " + line for line in rest)]

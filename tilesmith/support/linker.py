@@ -128,7 +128,7 @@ def _link(objects: Sequence[bytes], path: PathLike, line: CommandLine) -> None:
     linkers = find_linkers()
     if not linkers:
         raise MissingDependencyError(
-            "ziglang", purpose="exporting a library (no ld, gcc, clang or zig was found, and)"
+            "ziglang", purpose="exporting a library without ld, gcc, clang or zig"
         )
     with tempfile.TemporaryDirectory(prefix="tilesmith-link-") as folder:
         inputs = []

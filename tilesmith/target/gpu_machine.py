@@ -42,6 +42,7 @@ class SMLimits:
     """Bytes of each block that the system takes."""
     threads_per_block: int = 1024
     static_shared_per_block: int = 48 * KIB
+    local_per_thread: int = 512 * KIB
     warp_size: int = 32
 
 
@@ -191,6 +192,8 @@ def gpu_limits(target: Target) -> dict[str, int]:
             "max_thread_y": 1024,
             "max_thread_z": 64,
             "max_shared_memory_per_block": machine.shared_per_block,
+            "max_static_shared_memory_per_block": machine.static_shared_per_block,
+            "max_local_memory_per_block": machine.local_per_thread,
             "max_vector_bytes": 16,
         }
         if _arch_number(target) is None:

@@ -25,6 +25,7 @@ from tilesmith.te.checks import (
     update_operations,
 )
 from tilesmith.te.index_dtype import IndexDtype, MatchDtypes, same_dtype
+from tilesmith.te.places import placed
 from tilesmith.te.tensor import (
     ComputeOp,
     ExternOp,
@@ -288,7 +289,7 @@ class _Builder:
 
     def _statement(self, op: Operation) -> Stmt:
         if isinstance(op, ComputeOp):
-            return self._compute(op)
+            return placed(self._compute(op), op.place)
         if isinstance(op, ExternOp):
             return self._extern(op)
         if isinstance(op, ScanOp):

@@ -321,6 +321,30 @@ def test_a_reduction_keeps_its_result_outside_of_its_loop():
     assert_same_results(prefix_sums, planned)
 
 
+def test_memory_of_threads_is_allocated_in_their_launch():
+    """Shared and local memory; global memory stays outside, since all blocks use it."""
+
+    @T.prim_func
+    def before(A: T.Buffer((2, 32), "float32"), B: T.Buffer((2, 32), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        G = T.alloc_buffer((2, 32))
+        S = T.alloc_buffer((32,), scope="shared")
+        L = T.alloc_buffer((1,), scope="local")
+        bx = T.launch_thread("blockIdx.x", 2)
+        tx = T.launch_thread("threadIdx.x", 32)
+        S[tx] = A[bx, tx]
+        G[bx, tx] = S[tx]
+        T.tvm_storage_sync("shared")
+        L[0] = S[31 - tx]
+        B[bx, tx] = L[0] + G[bx, tx]
+
+    planned = apply(before, transform.PlanAndUpdateBufferAllocationLocation(into_kernels=False))
+    assert [buffer.name for buffer in planned.body.block.alloc_buffers] == ["G"]
+    inner = planned.body.block.body.body.body.block  # in the launch of threadIdx.x
+    assert [buffer.name for buffer in inner.alloc_buffers] == ["S", "L"]
+    assert_same_results(before, planned)
+
+
 def test_buffers_that_nobody_uses_are_dropped():
     @T.prim_func
     def func(A: T.Buffer((4,), "float32")):

@@ -91,3 +91,18 @@ def test_several_loops_of_one_kernel():
                     B[vb, vi] = C[vb, 3 - vi]
 
     assert tilesmith.build(main, target="nvptx") is not None
+
+
+def test_memory_of_threads_that_the_host_allocates():
+    @T.prim_func(check_well_formed=False)
+    def main(A: T.Buffer((32,), "float32")):
+        S = T.allocate([32], "float32", "shared")
+        s = T.decl_buffer((32,), data=S, scope="shared")
+        tx = T.launch_thread("threadIdx.x", 32)
+        s[tx] = A[tx]
+        T.tvm_storage_sync("shared")
+        A[tx] = s[31 - tx]
+
+    with pytest.raises(UnsupportedError, match="allocated outside of the kernel") as error:
+        apply(main, VerifyKernelMemory())
+    assert "T.allocate([32]" in str(error.value) and "T.launch_thread" in str(error.value)

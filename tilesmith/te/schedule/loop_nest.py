@@ -15,6 +15,7 @@ from tilesmith.ir import PrimExpr, Range, StringImm, Var, const
 from tilesmith.ir.intrinsics import likely
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.queries import variables
+from tilesmith.te.places import span_of
 from tilesmith.te.schedule.loop_attributes import LoopAttributes
 from tilesmith.te.schedule.message_passing import (
     guards,
@@ -177,9 +178,10 @@ class LoopNest:
             self.values[axis] = value if is_const(domain.min, 0) else domain.min + value
         key = "virtual_thread" if is_virtual_thread(thread) else "thread_extent"
         node = IterVar(first, variable, IterVar.ThreadIndex, thread.thread_tag)
+        span = span_of(found.bound_at)
 
         def around(body: Stmt) -> Stmt:
-            launched = AttrStmt(node, key, extent, _prefetched(found, body))
+            launched = AttrStmt(node, key, extent, _prefetched(found, body), span)
             return with_pragmas(found, launched)
 
         if thread.thread_tag == "pipeline":

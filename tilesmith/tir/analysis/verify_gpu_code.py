@@ -4,6 +4,7 @@ Constraints are limits by name:
 
     max_threads_per_block, max_thread_x, max_thread_y, max_thread_z, max_vthread, max_kernels
     max_shared_memory_per_block, max_local_memory_per_block   bytes
+    max_static_shared_memory_per_block                        bytes outside of scope "shared.dyn"
     max_vector_bytes                                          bytes of one access
 
 ``verify_gpu_code`` answers, ``gpu_code_violations`` says what is exceeded and by how much, and
@@ -37,7 +38,8 @@ __all__ = [
 
 GPU_CONSTRAINTS = (
     "max_threads_per_block", "max_thread_x", "max_thread_y", "max_thread_z", "max_vthread",
-    "max_kernels", "max_shared_memory_per_block", "max_local_memory_per_block", "max_vector_bytes",
+    "max_kernels", "max_shared_memory_per_block", "max_static_shared_memory_per_block",
+    "max_local_memory_per_block", "max_vector_bytes",
 )  # fmt: skip
 
 
@@ -50,6 +52,8 @@ _ADVICE = {
     "max_kernels": "fuse the loops of the kernels, or make several functions",
     "max_shared_memory_per_block": "make the tiles in shared memory smaller, or keep fewer stages "
     "of a pipeline in flight",
+    "max_static_shared_memory_per_block": "use the scope 'shared.dyn', which is allocated at the "
+    "launch and may be larger",
     "max_local_memory_per_block": "make the tiles in registers smaller, or use more threads",
     "max_vector_bytes": "vectorize a shorter loop: 16 bytes are one access of a GPU",
 }
@@ -69,30 +73,33 @@ class GPUViolation:
 class _Checker(Visitor):
     """Measures kernel by kernel and compares with the limits."""
 
-    def __init__(self, limits: Mapping[str, int]) -> None:
+    def __init__(self, limits: Mapping[str, int], needs_constant_threads: bool) -> None:
         self.limits = limits
         self.found: list[GPUViolation] = []
         self.place: Any = None  # of the present kernel
+        self.thread_place: Any = None  # of its innermost launch of threads
         self.kernels = 0
         self.depth = 0
+        self.needs_constant_threads = needs_constant_threads
         self.reset()
 
     def reset(self) -> None:
         self.threads: dict[str, int] = {}
         self.vthreads = 1
-        self.shared = self.local = 0
+        self.shared = self.static = self.local = 0
+        self.described: list[str] = []  # static shared memory: names and bytes
 
-    def exceed(self, name: str, value: int, what: str) -> None:
+    def exceed(self, name: str, value: int, what: str, place: Any = None) -> None:
         limit = self.limits.get(name)
         if limit is not None and value > limit:
             where = f"kernel {self.kernels}: " if self.kernels else ""
             text = f"{where}{what} {value}, {name} is {limit}"
-            self.found.append(GPUViolation(name, text, _ADVICE[name], self.place))
+            self.found.append(GPUViolation(name, text, _ADVICE[name], place or self.place))
 
-    def refuse(self, text: str, advice: str) -> None:
+    def refuse(self, text: str, advice: str, place: Any) -> None:
         """Record something that no device allows."""
         text = f"kernel {self.kernels}: {text}"
-        self.found.append(GPUViolation("", text, advice, self.place))
+        self.found.append(GPUViolation("", text, advice, place or self.place))
 
     # Launches.
 
@@ -100,13 +107,15 @@ class _Checker(Visitor):
         outermost = self.depth == 0
         if outermost:
             self.kernels += 1
-            self.place = getattr(node, "span", None)
+            self.place = self.thread_place = node.span
             self.reset()
         tag = thread.thread_tag
         if not isinstance(extent, IntImm):
-            if not tag.startswith("blockIdx"):
+            if not tag.startswith("blockIdx") and self.needs_constant_threads:
                 self.refuse(
-                    f"the extent of {tag} is not constant", "split the loop by a constant factor"
+                    f"the extent of {tag} is not constant",
+                    "split the loop by a constant factor",
+                    node.span,
                 )
             size = 1
         else:
@@ -117,7 +126,9 @@ class _Checker(Visitor):
                 self.refuse(
                     f"{tag} is launched with {known} threads and with {size}",
                     "split both loops by the same factor",
+                    node.span,
                 )
+            self.thread_place = node.span or self.thread_place
         self.depth += 1
         if tag.startswith(("vthread", "cthread")):
             self.vthreads *= size
@@ -132,12 +143,17 @@ class _Checker(Visitor):
 
     def finish(self) -> None:
         """Check the totals of a kernel."""
-        total = 1
+        total, place = 1, self.thread_place
         for tag, size in self.threads.items():
             total *= size
-            self.exceed(f"max_thread_{tag[-1]}", size, f"{tag} has the extent")
-        self.exceed("max_threads_per_block", total, "threads of a block:")
+            self.exceed(f"max_thread_{tag[-1]}", size, f"{tag} has the extent", place)
+        self.exceed("max_threads_per_block", total, "threads of a block:", place)
         self.exceed("max_shared_memory_per_block", self.shared, "bytes of shared memory:")
+        self.exceed(
+            "max_static_shared_memory_per_block",
+            self.static,
+            f"bytes of static shared memory ({', '.join(self.described)}):",
+        )
         self.exceed("max_local_memory_per_block", self.local, "bytes of local memory:")
 
     def visit_AttrStmt(self, node: AttrStmt) -> None:
@@ -160,25 +176,29 @@ class _Checker(Visitor):
 
     # Memory.
 
-    def allocate(self, scope: str, nbytes: int, sizes: Any) -> None:
+    def allocate(self, name: str, scope: str, nbytes: int, sizes: Any) -> None:
         for size in sizes:
             if not isinstance(size, IntImm):
                 return  # known at the launch only
             nbytes *= size.value
         if scope.startswith("shared"):
-            self.shared += nbytes * (self.vthreads if self.depth else 1)
+            nbytes *= self.vthreads if self.depth else 1
+            self.shared += nbytes
+            if scope != "shared.dyn":
+                self.static += nbytes
+                self.described.append(f"{name} {nbytes}")
         elif scope.startswith("local") and self.depth:
             self.local += nbytes * self.vthreads
 
     def visit_Allocate(self, node: Allocate) -> None:
         scope = node.buffer_var.storage_scope or "global"
         self.exceed("max_vector_bytes", _lanes_bytes(node.dtype), "bytes of a vector access:")
-        self.allocate(scope, node.dtype.nbytes, node.extents)
+        self.allocate(node.buffer_var.name, scope, node.dtype.nbytes, node.extents)
         self.visit(node.body)
 
     def visit_Block(self, node: Block) -> None:
         for buffer in node.alloc_buffers:
-            self.allocate(buffer.scope(), buffer.dtype.nbytes, buffer.shape)
+            self.allocate(buffer.name, buffer.scope(), buffer.dtype.nbytes, buffer.shape)
         if node.init is not None:
             self.visit(node.init)
         self.visit(node.body)
@@ -221,8 +241,11 @@ def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[
     return [one.text for one in gpu_violations(func, constraints)]
 
 
-def gpu_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[GPUViolation]:
-    """Return the limits that the kernels of a function exceed, with places and advice.
+def gpu_violations(
+    func: PrimFunc, constraints: Mapping[str, Any], needs_constant_threads: bool = True
+) -> list[GPUViolation]:
+    """Return the limits that the kernels of a function exceed, with places and advice;
+    ``needs_constant_threads``: the number of threads must not be one of the launch.
 
     Raises ConfigError for an unknown constraint.
     """
@@ -234,7 +257,7 @@ def gpu_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[GPUVi
                 notes=(f"limits: {', '.join(GPU_CONSTRAINTS)}",),
             )
         limits[name] = int(getattr(value, "value", value))
-    checker = _Checker(limits)
+    checker = _Checker(limits, needs_constant_threads)
     with deep_recursion():
         checker.visit(func.body)
     kernels, checker.kernels = checker.kernels, 0

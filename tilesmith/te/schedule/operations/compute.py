@@ -15,6 +15,7 @@ from tilesmith.arith import union as united
 from tilesmith.ir import Call, Let, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import any_node, nodes
+from tilesmith.te.places import placed
 from tilesmith.te.schedule.loop_nest import LoopNest, with_conditions
 from tilesmith.te.schedule.operations.reductions import provide_reduction
 from tilesmith.te.schedule.operations.rules import (
@@ -145,6 +146,10 @@ def realize_outputs(stage: Stage, bounds: Bounds, body: Stmt, scope: str) -> Stm
 
 
 def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
+    return placed(_loops(stage, bounds, placement), stage.op.place)
+
+
+def _loops(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     op = stage.op
     tensorized = tensorized_leaf(stage)
     if tensorized is not None:

@@ -11,8 +11,9 @@ The result of a reduction must be live across the loop of the reduction: a buffe
 a block whose reduction iterators depend on a loop stays outside of that loop. So does a buffer that
 a block with opaque iterators writes or reads: the iterations of its loop run in order and may use
 what an earlier one has left. Memory in scope "global" goes no deeper than the outermost loop over
-``blockIdx``. A new block declares what its body reads and writes of the buffers that live outside
-of it.
+``blockIdx``. The body of a launch (``T.launch_thread``) is such a scope, too: shared and local
+memory that a kernel's function allocates belongs to its threads. A new block declares what its body
+reads and writes of the buffers that live outside of it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
 
 __all__ = ["plan_and_update_buffer_allocation_location"]
 
 
 class _Scope:
-    """A loop or block on the path from the root, where buffers can be allocated."""
+    """A loop, launch or block on the path from the root, where buffers can be allocated."""
 
     __slots__ = ("depth", "limit", "node", "parent", "read_limit")
 
@@ -115,13 +116,27 @@ class _AccessFinder(Visitor):
         self.visit(loop.min)
         self.visit(loop.extent)
         self.scope = self.loops[loop.loop_var] = _Scope(loop, outer)
-        grid, thread = self.grid, loop.thread_binding
+        self.visit_on_threads(loop.body, loop.thread_binding, outer)
+
+    def visit_AttrStmt(self, launch: AttrStmt) -> None:
+        thread = launch.node
+        if launch.attr_key != "thread_extent" or not isinstance(thread, IterVar):
+            self.visit_children(launch)
+            return
+        outer = self.scope
+        self.visit(launch.value)
+        self.scope = _Scope(launch, outer)
+        self.visit_on_threads(launch.body, thread, outer)
+
+    def visit_on_threads(self, body: Stmt, thread: IterVar | None, outer: _Scope) -> None:
+        """Visit what runs once for each value of the present loop or launch."""
+        grid = self.grid
         if grid is None and thread is not None:
             if self.into_kernels and thread.thread_tag.startswith("blockIdx"):
                 self.grid = self.scope
             if not self.into_kernels and thread.thread_tag.startswith(("blockIdx", "threadIdx")):
                 self.grid = outer
-        self.visit(loop.body)
+        self.visit(body)
         self.scope, self.grid = outer, grid
 
     def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
@@ -184,8 +199,14 @@ class _Mover(Rewriter):
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
     def visit_For(self, loop: For) -> For:
-        new = self.children(loop)
-        buffers = self.places.get(id(loop))
+        return self.allocated_in(loop, self.children(loop))
+
+    def visit_AttrStmt(self, launch: AttrStmt) -> Stmt:
+        return self.allocated_in(launch, self.children(launch))
+
+    def allocated_in(self, old: Any, new: Any) -> Any:
+        """Allocate the buffers of a loop or launch in its body."""
+        buffers = self.places.get(id(old))
         if not buffers:
             return new
         self.inside.update(buffers)

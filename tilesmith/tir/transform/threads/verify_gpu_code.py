@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import VerifyError
-from tilesmith.tir.analysis.verify_gpu_code import gpu_violations
+from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["refuse_oversized", "refuse_what_does_not_fit"]
+__all__ = ["refuse_violations", "refuse_what_does_not_fit"]
 
 
 @compiler_pass("tir.VerifyGPUCode")
@@ -18,15 +18,17 @@ def refuse_what_does_not_fit(func: PrimFunc, constraints: Mapping[str, Any]) -> 
     """Raises VerifyError for a kernel that exceeds a limit (see
     ``tir.analysis.verify_gpu_code``).
     """
-    refuse_oversized(func, constraints)
+    refuse_violations(func, gpu_violations(func, constraints))
     return func
 
 
-def refuse_oversized(func: PrimFunc, constraints: Mapping[str, Any]) -> None:
-    """Raise VerifyError for a kernel that exceeds a limit, with the launch and what to do."""
-    found = gpu_violations(func, constraints)
+def refuse_violations(
+    func: PrimFunc, found: Sequence[GPUViolation], advice: Sequence[str] = ()
+) -> None:
+    """Raise VerifyError for kernels that exceed limits, with the launch and what to do."""
     if found:
         name = func.attrs.get("global_symbol", "the function")
         notes = [text for one in found for text in (one.text, f"  {one.advice}")]
         span = found[0].span or func.span
+        notes += advice
         raise VerifyError(f"{name} does not fit on the device", span=span, notes=notes)

@@ -1,4 +1,5 @@
-"""VerifyKernelMemory: refuses memory on the chip that several kernels use.
+"""VerifyKernelMemory: refuses memory on the chip that several kernels use, or that the host
+allocates.
 
     C = T.alloc_buffer((4,), scope="local")
     for tx in T.thread_binding(4, "threadIdx.x"):     one kernel
@@ -7,7 +8,8 @@
         B[tx] = C[tx]
 
 Each outermost loop over threads becomes a kernel. Registers and shared memory belong to one launch
-of one kernel: what it leaves there is lost.
+of one kernel: what it leaves there is lost. ``T.allocate`` stands where it is written, so memory on
+the chip that it allocates outside of a launch would be the host's.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class _KernelMemory(Visitor):
         self.kernel: For | AttrStmt | None = None  # around the present statement
         self.first: dict[Var, For | AttrStmt | None] = {}  # by pointer
         self.viewed: dict[Var, Var] = {}  # pointer of a view: that of its buffer
+        self.of_host: dict[Var, Allocate] = {}  # by pointer: allocations outside of kernels
         self.visit(func.body)
 
     def visit_For(self, loop: For) -> None:
@@ -58,6 +61,8 @@ class _KernelMemory(Visitor):
         self.visit(block.body)
 
     def visit_Allocate(self, node: Allocate) -> None:
+        if self.kernel is None:
+            self.of_host[node.buffer_var] = node
         self.visit(node.body)
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
@@ -78,6 +83,13 @@ class _KernelMemory(Visitor):
         scope = pointer.storage_scope
         if not sharing_level(scope):
             return
+        if self.kernel is not None and pointer in self.of_host:
+            raise UnsupportedError(
+                f"'{pointer.name}' is memory in scope '{scope}', which belongs to threads, but it "
+                "is allocated outside of the kernel",
+                span=self.of_host[pointer].span,
+                notes=("write T.allocate after T.launch_thread, or use T.alloc_buffer",),
+            )
         known = self.first.setdefault(pointer, self.kernel)
         if known is self.kernel:
             return
