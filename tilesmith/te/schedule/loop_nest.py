@@ -179,8 +179,8 @@ class LoopNest:
         node = IterVar(first, variable, IterVar.ThreadIndex, thread.thread_tag)
 
         def around(body: Stmt) -> Stmt:
-            launched = AttrStmt(node, key, extent, _prefetched(found, body))
-            return with_pragmas(found, launched)
+            # inside: what a pragma says belongs to the kernel
+            return AttrStmt(node, key, extent, with_pragmas(found, _prefetched(found, body)))
 
         if thread.thread_tag == "pipeline":
             raise refuse(

@@ -64,6 +64,8 @@ class GPUViolation:
     text: str
     advice: str
     span: Any = None
+    is_of_launch: bool = False
+    """Whether only a launch shows if the kernel fits: its size is a parameter of the program."""
 
 
 class _Checker(Visitor):
@@ -89,10 +91,10 @@ class _Checker(Visitor):
             text = f"{where}{what} {value}, {name} is {limit}"
             self.found.append(GPUViolation(name, text, _ADVICE[name], self.place))
 
-    def refuse(self, text: str, advice: str) -> None:
-        """Record something that no device allows."""
+    def refuse(self, text: str, advice: str, is_of_launch: bool = False) -> None:
+        """Record something that no device allows, or that cannot be checked before the launch."""
         text = f"kernel {self.kernels}: {text}"
-        self.found.append(GPUViolation("", text, advice, self.place))
+        self.found.append(GPUViolation("", text, advice, self.place, is_of_launch))
 
     # Launches.
 
@@ -106,7 +108,9 @@ class _Checker(Visitor):
         if not isinstance(extent, IntImm):
             if not tag.startswith("blockIdx"):
                 self.refuse(
-                    f"the extent of {tag} is not constant", "split the loop by a constant factor"
+                    f"the extent of {tag} is not constant",
+                    "split the loop by a constant factor",
+                    is_of_launch=True,
                 )
             size = 1
         else:

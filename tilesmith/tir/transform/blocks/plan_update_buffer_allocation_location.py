@@ -10,7 +10,8 @@ all accesses of the buffer.
 The result of a reduction must be live across the loop of the reduction: a buffer that is written in
 a block whose reduction iterators depend on a loop stays outside of that loop. So does a buffer that
 a block with opaque iterators writes or reads: the iterations of its loop run in order and may use
-what an earlier one has left. Memory in scope "global" goes no deeper than the outermost loop over
+what an earlier one has left. Memory that a function declares before its own ``T.launch_thread`` goes
+behind that, and no deeper. Memory in scope "global" goes no deeper than the outermost loop over
 ``blockIdx``. A new block declares what its body reads and writes of the buffers that live outside
 of it.
 """
@@ -28,7 +29,7 @@ from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
 
 __all__ = ["plan_and_update_buffer_allocation_location"]
 
@@ -124,6 +125,31 @@ class _AccessFinder(Visitor):
         self.visit(loop.body)
         self.scope, self.grid = outer, grid
 
+    def visit_AttrStmt(self, attr: AttrStmt) -> None:
+        if attr.attr_key != "thread_extent":
+            self.visit_children(attr)
+            return
+        outer, grid = self.scope, self.grid
+        self.visit(attr.value)
+        self.scope = _Scope(attr, outer)
+        if grid is None and not self.into_kernels:
+            self.grid = outer
+        elif grid is None and attr.node.thread_tag.startswith("blockIdx"):
+            self.grid = self.scope
+        self.visit(attr.body)
+        self.scope, self.grid = outer, grid
+
+    def place(self, buffer: Buffer) -> _Scope | None:
+        """Return where a buffer is to be allocated; None if nothing accesses it. Memory that a
+        function declares around its own launch of threads lives as long as the threads do."""
+        found = self.found.get(buffer.data)
+        scope, home = found, self.homes[buffer.data]
+        while scope is not None and scope is not home:
+            if isinstance(scope.node, AttrStmt):
+                return scope
+            scope = scope.parent
+        return found
+
     def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
         """Return the outermost loop that the value of an expression depends on."""
         if isinstance(expr, Var):
@@ -189,11 +215,23 @@ class _Mover(Rewriter):
         if not buffers:
             return new
         self.inside.update(buffers)
-        block = Block((), (), (), "", new.body, None, buffers)
-        if self.pointers is not None:
-            reads, writes = get_block_read_write_region(block, self.pointers)
-            block = block.with_fields(reads=self.outside(reads), writes=self.outside(writes))
-        return new.with_fields(body=BlockRealize((), True, block))
+        return new.with_fields(body=BlockRealize((), True, self.block(new.body, buffers)))
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> AttrStmt:
+        new = self.children(attr)
+        buffers = self.places.get(id(attr))
+        if not buffers:
+            return new
+        self.inside.update(buffers)
+        return new.with_fields(body=BlockRealize((), True, self.block(new.body, buffers)))
+
+    def block(self, body: Stmt, buffers: list[Buffer]) -> Block:
+        """Return a block that allocates buffers around statements."""
+        block = Block((), (), (), "", body, None, buffers)
+        if self.pointers is None:
+            return block
+        reads, writes = get_block_read_write_region(block, self.pointers)
+        return block.with_fields(reads=self.outside(reads), writes=self.outside(writes))
 
     def outside(self, regions: Iterable[BufferRegion]) -> tuple[BufferRegion, ...]:
         """Remove the regions of buffers that a block allocates itself, since its reads and writes
@@ -255,7 +293,7 @@ def plan_and_update_buffer_allocation_location(
     places: dict[int, list[Buffer]] = {}
     moved: set[Buffer] = set()
     for buffer, home in allocations:
-        scope = finder.found.get(buffer.data)
+        scope = finder.place(buffer)
         if scope is not None and scope.node is home:
             continue
         moved.add(buffer)

@@ -22,9 +22,15 @@ def refuse_what_does_not_fit(func: PrimFunc, constraints: Mapping[str, Any]) -> 
     return func
 
 
-def refuse_oversized(func: PrimFunc, constraints: Mapping[str, Any]) -> None:
-    """Raise VerifyError for a kernel that exceeds a limit, with the launch and what to do."""
+def refuse_oversized(
+    func: PrimFunc, constraints: Mapping[str, Any], may_depend_on_launch: bool = False
+) -> None:
+    """Raise VerifyError for a kernel that exceeds a limit, with the launch and what to do; sizes
+    that only a launch says are refused unless they may be.
+    """
     found = gpu_violations(func, constraints)
+    if may_depend_on_launch:
+        found = [one for one in found if not one.is_of_launch]
     if found:
         name = func.attrs.get("global_symbol", "the function")
         notes = [text for one in found for text in (one.text, f"  {one.advice}")]
