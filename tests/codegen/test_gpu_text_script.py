@@ -229,7 +229,9 @@ def test_too_many_threads_are_refused():
     text = refusal(threads(2048), "cuda -arch=sm_80")
     assert "kernel 'main_kernel': a block has 2048 x 1 x 1 = 2048 threads" in text
     assert "the target allows 1024" in text and "split the loops" in text
-    assert "the target allows 256" in refusal(threads(512), "opencl")
+    limited = "opencl -max_threads_per_block=128"
+    assert "the target allows 128" in refusal(threads(512), limited)
+    assert "512, 1, 1" in text_of(threads(512), Target("opencl"))  # only the device knows its limit
     assert "threadIdx.z has extent 128; the largest is 64" in refusal(
         threads(2, 128), "cuda -arch=sm_80"
     )

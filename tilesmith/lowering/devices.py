@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["build_for_device", "generate_with_kernels", "host_of"]
 
-_MACHINE_CODE, _TEXTS = ("cubin",), ("cu", "ptx", "cl")
+_MACHINE_CODE, _TEXTS = ("cubin", "fatbin"), ("cu", "ptx", "cl")
 """Formats that a library carries: code that is made for it, and one text for other devices."""
+_WITHOUT_MACHINE_CODE = ("ptx", "cu", "cl")
+"""The texts in their order where no compiler of machine code is known: PTX that the user's own
+compiler made comes before the source."""
 
 
 def build_for_device(module: IRModule, target: Target) -> Module:
@@ -119,8 +122,10 @@ def _parts(code: Module) -> dict[str, bytes]:
     machine with the device compiles it.
     """
     parts: dict[str, bytes] = {}
-    for name in (*_MACHINE_CODE, *_TEXTS):
-        if name not in code.formats or (name in _TEXTS and any(text in parts for text in _TEXTS)):
+    has_machine_code = any(name in code.formats for name in _MACHINE_CODE)
+    texts = _TEXTS if has_machine_code else _WITHOUT_MACHINE_CODE
+    for name in (*_MACHINE_CODE, *texts):
+        if name not in code.formats or (name in texts and any(text in parts for text in texts)):
             continue
         try:
             parts[name] = content_of(code, name)

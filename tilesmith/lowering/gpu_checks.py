@@ -26,7 +26,7 @@ from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
-from tilesmith.target.gpu_machine import gpu_limits
+from tilesmith.target.gpu_machine import gpu_limits, refused_above_threads
 from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
 from tilesmith.tir.function import PrimFunc
@@ -65,15 +65,17 @@ def exceeded_limits(name: str, func: PrimFunc, target: Target) -> list[GPUViolat
     Buffers in dynamic shared memory whose live ranges are disjoint share it, which is known only
     when all barriers are there.
     """
-    limits, needs_constants = gpu_limits(target), "cuda" in target.keys
-    found = gpu_violations(func, limits, needs_constants)
+    limits = gpu_limits(target)
+    if refused_above_threads(target) is None:
+        limits.pop("max_threads_per_block", None)
+    found = gpu_violations(func, limits, needs_constant_threads=False)
     if any("shared_memory" in one.limit for one in found):
         merged = passes.MergeSharedMemoryAllocations()(kernels_of(IRModule({name: func}), target))
         found = [
             violation
             for merged_func in merged.functions.values()
             if isinstance(merged_func, PrimFunc)
-            for violation in gpu_violations(merged_func, limits, needs_constants)
+            for violation in gpu_violations(merged_func, limits, needs_constant_threads=False)
         ]
     return found
 

@@ -40,8 +40,8 @@ from tilesmith.support.errors import ArtifactError, ExecutionError, ShapeError, 
 from tilesmith.support.registry import Registry
 
 __all__ = [
-    "KERNEL_LOADERS", "LAUNCH_FUNCTION", "KernelLoader", "LoadedKernels", "attach", "has_loader",
-    "launch_count", "launch_kernel", "launch_text", "recent_launches",
+    "KERNEL_LOADERS", "LAUNCH_FUNCTION", "KernelLoader", "LoadedKernels", "attach", "containers_of",
+    "has_loader", "launch_count", "launch_kernel", "launch_text", "recent_launches",
 ]  # fmt: skip
 
 RETRY, DONE = 1, 0
@@ -109,6 +109,7 @@ def has_loader(kind: str) -> bool:
 
 _lock = threading.RLock()
 _codes: dict[int, _Code] = {}
+_of_libraries: weakref.WeakKeyDictionary[Any, list[CodeContainer]] = weakref.WeakKeyDictionary()
 _record_names: dict[int, str] = {}
 _rings: dict[str, Any] = {}
 
@@ -200,7 +201,13 @@ def attach(library: Any, names: Iterable[str]) -> None:
         if address is not None:
             with _lock:
                 _codes[address] = code = _Code(address)
+                _of_libraries.setdefault(library, []).append(code.container)
             weakref.finalize(library, _release, address, code).atexit = False
+
+
+def containers_of(library: Any) -> Sequence[CodeContainer]:
+    """Return the device code that a loaded library carries."""
+    return _of_libraries.get(library, ()) if library is not None else ()
 
 
 def _release(address: int, code: _Code) -> None:

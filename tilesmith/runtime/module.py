@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from tilesmith.runtime.device_code import containers_of
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.elf import is_elf
 from tilesmith.runtime.executable import Executable
@@ -39,9 +40,13 @@ from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, sta
 
 MODULE_LOADERS: Registry[Callable[[str], Module]] = Registry(
     "format of a module",
-    {"ll": "tilesmith.codegen.llvm.loading", "bc": "tilesmith.codegen.llvm.loading"},
+    {
+        **dict.fromkeys(("ll", "bc"), "tilesmith.codegen.llvm.loading"),
+        **dict.fromkeys(("cl", "cu", "cubin", "fatbin", "ptx"), "tilesmith.runtime.device_modules"),
+    },
 )
-"""Functions from a path to a module for files that a back end has to compile, by suffix."""
+"""Functions from a path to a module for files that a back end has to compile, and for the code of
+kernels, by suffix."""
 
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
 _objects_lock = threading.RLock()
@@ -225,7 +230,14 @@ class Module:
 
     @property
     def imported_modules(self) -> list[Module]:
-        """The imported modules, such as the code for a device."""
+        """The imported modules, such as the code for a device; of a library that was loaded also
+        the code that it carries.
+        """
+        if self._type_key == "library" and not self._embedded:
+            from tilesmith.runtime.device_modules import module_of_kernels  # which imports this
+
+            self._embedded = [module_of_kernels(code) for code in containers_of(self.library)]
+            self._imports[:0] = self._embedded
         return list(self._imports)
 
     imports = imported_modules
@@ -477,7 +489,10 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
     if fmt not in ("so", "dylib", "dll"):
         raise ArtifactError(
             f"'{text}' is neither a library nor a Tilesmith artifact",
-            notes=("expected a .so, .dylib, .dll, .o, .a, .tar, .ll, .bc or .tsm file",),
+            notes=(
+                "expected a .so, .dylib, .dll, .o, .a, .tar, .ll, .bc or .tsm file, or the code "
+                "of kernels: .cl, .cu, .ptx, .cubin, .fatbin",
+            ),
         )
     return Module("library", library=Library.load(text))
 

@@ -15,7 +15,7 @@ from tilesmith.target.target import Target
 
 __all__ = [
     "GPU_MACHINES", "SM_LIMITS", "GPUMachine", "Occupancy", "SMLimits", "gpu_limits",
-    "gpu_machine", "max_threads_per_block", "occupancy", "sm_limits",
+    "gpu_machine", "max_threads_per_block", "occupancy", "refused_above_threads", "sm_limits",
 ]  # fmt: skip
 
 KIB = 1024
@@ -173,10 +173,28 @@ def max_threads_per_block(target: Target) -> int:
     """
     if "gpu" not in target.keys:
         return 0
+    given = _written_thread_options(target)
+    known = [int(target.attrs[name]) for name in _THREAD_OPTIONS if target.attrs.get(name)]
+    return min(given or known, default=_EVERY_GPU)
+
+
+def refused_above_threads(target: Target) -> int | None:
+    """Return the number of threads above which no block can run on a target; None where only the
+    device knows it: the number of the kind `opencl` is what schedules take, not what devices have.
+    """
+    if "cuda" in target.keys:
+        return max_threads_per_block(target)
+    of_tag = TAGS.get(target.tag, {})
+    known = [int(of_tag[name]) for name in _THREAD_OPTIONS if name in of_tag]
+    return min(_written_thread_options(target) or known, default=None)
+
+
+def _written_thread_options(target: Target) -> list[int]:
+    """Return the values of the options for threads that differ from those of the target's tag and
+    kind."""
     defaults = {**target.kind.defaults(), **TAGS.get(target.tag, {})}
-    known = {name: int(target.attrs[name]) for name in _THREAD_OPTIONS if target.attrs.get(name)}
-    given = [value for name, value in known.items() if value != defaults.get(name)]
-    return min(given or known.values(), default=_EVERY_GPU)
+    values = [(name, target.attrs.get(name)) for name in _THREAD_OPTIONS]
+    return [int(value) for name, value in values if value and int(value) != defaults.get(name)]
 
 
 def gpu_limits(target: Target) -> dict[str, int]:
@@ -194,7 +212,6 @@ def gpu_limits(target: Target) -> dict[str, int]:
             "max_shared_memory_per_block": machine.shared_per_block,
             "max_static_shared_memory_per_block": machine.static_shared_per_block,
             "max_local_memory_per_block": machine.local_per_thread,
-            "max_vector_bytes": 16,
         }
         if _arch_number(target) is None:
             limits["max_shared_memory_per_block"] = 227 * KIB  # of the largest that is known

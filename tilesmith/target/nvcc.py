@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilesmith.runtime.devices import cuda
 from tilesmith.support.errors import (
     CodegenError,
     ConfigError,
@@ -65,6 +66,8 @@ def tvm_callback_cuda_compile(code: str, target: Target | None = None) -> bytear
 
 def _current_arch() -> str:
     target = Target.current(allow_none=True)
+    if (target is None or not target.arch) and cuda(0).exist:
+        return "sm_" + str(cuda(0).compute_version).replace(".", "")
     if target is None or not target.arch:
         raise TargetError(
             "the architecture of the GPU is not known",

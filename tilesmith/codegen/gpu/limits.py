@@ -10,7 +10,7 @@ from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
-from tilesmith.target.gpu_machine import max_threads_per_block
+from tilesmith.target.gpu_machine import refused_above_threads
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import statements
@@ -92,8 +92,8 @@ def _refuse(symbol: str, what: str, limit: str, advice: str) -> CodegenError:
 
 
 def _check_threads(symbol: str, target: Target, dialect: DeviceDialect, extents: Extents) -> None:
-    most, threads = max_threads_per_block(target) or 1024, extents.threads()
-    if threads is not None and threads > most:
+    most, threads = refused_above_threads(target), extents.threads()
+    if most is not None and threads is not None and threads > most:
         sizes = " x ".join([str(size) for size in extents.block()])
         raise _refuse(
             symbol,

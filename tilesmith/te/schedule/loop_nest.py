@@ -181,8 +181,9 @@ class LoopNest:
         span = span_of(found.bound_at)
 
         def around(body: Stmt) -> Stmt:
-            launched = AttrStmt(node, key, extent, _prefetched(found, body), span)
-            return with_pragmas(found, launched)
+            # inside: what a pragma says belongs to the kernel
+            inner = with_pragmas(found, _prefetched(found, body))
+            return AttrStmt(node, key, extent, inner, span)
 
         if thread.thread_tag == "pipeline":
             raise refuse(

@@ -10,10 +10,11 @@ all accesses of the buffer.
 The result of a reduction must be live across the loop of the reduction: a buffer that is written in
 a block whose reduction iterators depend on a loop stays outside of that loop. So does a buffer that
 a block with opaque iterators writes or reads: the iterations of its loop run in order and may use
-what an earlier one has left. Memory in scope "global" goes no deeper than the outermost loop over
-``blockIdx``. The body of a launch (``T.launch_thread``) is such a scope, too: shared and local
-memory that a kernel's function allocates belongs to its threads. A new block declares what its body
-reads and writes of the buffers that live outside of it.
+what an earlier one has left. The body of a launch (``T.launch_thread``) is such a scope, too:
+memory that a function declares before its own launch goes behind that, and no deeper, since it
+lives as long as the threads do. Memory in scope "global" goes no deeper than the outermost loop
+over ``blockIdx``. A new block declares what its body reads and writes of the buffers that live
+outside of it.
 """
 
 from __future__ import annotations
@@ -139,6 +140,17 @@ class _AccessFinder(Visitor):
         self.visit(body)
         self.scope, self.grid = outer, grid
 
+    def place(self, buffer: Buffer) -> _Scope | None:
+        """Return where a buffer is to be allocated; None if nothing accesses it. Memory that a
+        function declares around its own launch of threads lives as long as the threads do."""
+        found = self.found.get(buffer.data)
+        scope, home = found, self.homes[buffer.data]
+        while scope is not None and scope is not home:
+            if isinstance(scope.node, AttrStmt):
+                return scope
+            scope = scope.parent
+        return found
+
     def outermost_loop(self, expr: PrimExpr) -> _Scope | None:
         """Return the outermost loop that the value of an expression depends on."""
         if isinstance(expr, Var):
@@ -198,23 +210,27 @@ class _Mover(Rewriter):
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
-    def visit_For(self, loop: For) -> For:
+    def visit_For(self, loop: For) -> Stmt:
         return self.allocated_in(loop, self.children(loop))
 
     def visit_AttrStmt(self, launch: AttrStmt) -> Stmt:
         return self.allocated_in(launch, self.children(launch))
 
-    def allocated_in(self, old: Any, new: Any) -> Any:
+    def allocated_in(self, old: For | AttrStmt, new: Any) -> Stmt:
         """Allocate the buffers of a loop or launch in its body."""
-        buffers = self.places.get(id(old))
-        if not buffers:
-            return new
-        self.inside.update(buffers)
-        block = Block((), (), (), "", new.body, None, buffers)
-        if self.pointers is not None:
-            reads, writes = get_block_read_write_region(block, self.pointers)
-            block = block.with_fields(reads=self.outside(reads), writes=self.outside(writes))
-        return new.with_fields(body=BlockRealize((), True, block))
+        made: Stmt = new
+        if buffers := self.places.get(id(old)):
+            self.inside.update(buffers)
+            made = new.with_fields(body=BlockRealize((), True, self.block(new.body, buffers)))
+        return made
+
+    def block(self, body: Stmt, buffers: list[Buffer]) -> Block:
+        """Return a block that allocates buffers around statements."""
+        block = Block((), (), (), "", body, None, buffers)
+        if self.pointers is None:
+            return block
+        reads, writes = get_block_read_write_region(block, self.pointers)
+        return block.with_fields(reads=self.outside(reads), writes=self.outside(writes))
 
     def outside(self, regions: Iterable[BufferRegion]) -> tuple[BufferRegion, ...]:
         """Remove the regions of buffers that a block allocates itself, since its reads and writes
@@ -276,7 +292,7 @@ def plan_and_update_buffer_allocation_location(
     places: dict[int, list[Buffer]] = {}
     moved: set[Buffer] = set()
     for buffer, home in allocations:
-        scope = finder.found.get(buffer.data)
+        scope = finder.place(buffer)
         if scope is not None and scope.node is home:
             continue
         moved.add(buffer)
