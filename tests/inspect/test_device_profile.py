@@ -173,7 +173,7 @@ def test_code_from_outside():
     rows = {row["Name"]: row for row in relax.build(Outside, "opencl").profile(X).calls}
     assert set(rows) == {"tests.device_profile.double", "exp"}
     row = rows["tests.device_profile.double"]
-    assert row["Duration (us)"].microseconds > 0 and "Bytes" not in row
+    assert row["Duration (us)"].microseconds > 0 and row["Bytes"].count == 2 * X.nbytes
 
 
 class Notes(KernelObserver):
@@ -235,7 +235,6 @@ def test_events_on_cuda(fake):
     report = relax.VirtualMachine(model, tilesmith.cuda(1)).module.profile(*inputs_of(name))
     rows = {row["Name"]: row for row in report.calls}
     assert set(rows) == set(KERNELS[name])
-    launches = 5 + len(rows) - 3
     assert sum(row["Duration (us)"].microseconds for row in rows.values()) == 3000.0 * len(rows)
     assert {row["Device"] for row in rows.values()} == {"cuda(1)"}
     assert report.configuration["Board"] == "H100"  # by its capability, 9.0
@@ -245,7 +244,6 @@ def test_events_on_cuda(fake):
     assert row["Bound (us)"].microseconds == pytest.approx(bytes_ / 3350e9 * 1e6)
     assert row["Percent of Peak"].ratio == pytest.approx(operations / 3e-3 / 66.9e12 * 100, rel=0.1)
     assert report.roofline().startswith("<svg")
-    assert launches == 5
     assert fake.take_calls().count("cuMemsetD8Async") > 0  # it was kept busy
 
 

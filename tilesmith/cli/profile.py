@@ -23,7 +23,8 @@ from tilesmith.cli.options import (
 
 _COLUMNS = {
     "Duration (us)": "us", "Percent": "%", "Count": "calls", "Bound (us)": "bound\nus",
-    "GFLOP/s": "GFLOP/s", "GB/s": "GB/s", "Percent of Peak": "% of\npeak", "Percent of Memory": "% of\nmemory",
+    "GFLOP/s": "GFLOP/s", "GB/s": "GB/s", "Percent of Peak": "% of\npeak",
+    "Percent of Memory": "% of\nmemory",
 }  # fmt: skip
 """Columns of a report, and what stands above them."""
 

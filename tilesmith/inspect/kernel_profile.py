@@ -50,7 +50,7 @@ __all__ = ["KernelProfile", "profile"]
 
 _HOST = cpu()
 _Key = int | str
-"""What a row is of: the number of a kernel, or the name of a copy between devices."""
+"""What a row is of: the number of a kernel, or the name of what a program of steps calls."""
 
 
 @dataclass
@@ -89,16 +89,16 @@ class _Stopwatch(KernelObserver):
         self._count(number, operands)
         self._pending.append((number, operands.device, timer, now))
 
-    def copied(self, source: NDArray, target: NDArray, seconds: float) -> None:
-        """Add a copy between devices."""
+    def called(self, name: str, tensors: Sequence[NDArray], seconds: float) -> None:
+        """Add a call of a registered function, or a copy between devices."""
         now = time.perf_counter() - self.start
-        name = f"copy {source.device} to {target.device}"
-        site = self.sites.setdefault(name, _Site(device=target.device))
+        device = tensors[-1].device if tensors else _HOST
+        site = self.sites.setdefault(name, _Site(device=device))
         site.calls += 1
         site.seconds += seconds
-        site.bytes += source.nbytes + target.nbytes
-        site.shapes[str(list(source.shape))] = None
-        self.events.append((name, target.device, now - seconds, seconds))
+        site.bytes += sum([one.nbytes for one in tensors])
+        site.shapes[", ".join([str(list(one.shape)) for one in tensors])] = None
+        self.events.append((name, device, now - seconds, seconds))
 
     def _count(self, number: int, operands: Operands) -> _Site:
         site = self.sites.setdefault(number, _Site(device=operands.device))

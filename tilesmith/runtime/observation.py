@@ -26,7 +26,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KernelObserver", "ObservedKernel", "ObservedProgram", "Operands", "copy_between_devices",
+    "timed_call",
 ]  # fmt: skip
 
 
@@ -108,8 +109,11 @@ class KernelObserver(Scoped):
         """Look at a kernel that a device was given; here it is waited for."""
         self.ends(number, operands, timer.seconds())
 
-    def copied(self, source: NDArray, target: NDArray, seconds: float) -> None:
-        """Look at a copy between devices, before and after which the host has waited for both."""
+    def called(self, name: str, tensors: Sequence[NDArray], seconds: float) -> None:
+        """Look at what a program of steps does beside kernels, a call of a registered function or a
+        copy between devices; before and after it the host has waited for the devices of its
+        tensors.
+        """
 
     def __exit__(self, kind: type | None, *rest: Any) -> None:
         """Leave the observer; after an error, also the kernel that raised it."""
@@ -199,17 +203,27 @@ def _kernel_stops(kind: int, device: int) -> None:
         _clock.timer.end()
 
 
-def copy_between_devices(value: NDArray, device: Device) -> NDArray:
-    """Return a copy of a tensor on another device; an observer of this thread sees it."""
+def timed_call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function, and show an observer of this thread how long it took."""
     observer = KernelObserver.innermost()
     if observer is None:
-        return array(value, device)
-    places = (value.device, device)
+        return function(*arguments)
+    tensors = [one for one in arguments if isinstance(one, NDArray)]
+    places = {one.device for one in tensors}
     for one in places:
         one.sync()
     start = time.perf_counter()
-    made = array(value, device)
+    result = function(*arguments)
+    if isinstance(result, NDArray):
+        tensors.append(result)
+        places.add(result.device)
     for one in places:
         one.sync()
-    observer.copied(value, made, time.perf_counter() - start)
+    observer.called(name, tensors, time.perf_counter() - start)
+    return result
+
+
+def copy_between_devices(value: NDArray, device: Device) -> NDArray:
+    """Return a copy of a tensor on another device; an observer of this thread sees it."""
+    made: NDArray = timed_call(f"copy {value.device} to {device}", array, value, device)
     return made
