@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.test_commands import DIGITS, assert_fails
+from tilesmith import opencl
 from tilesmith.cli.main import tilesmith
 from tilesmith.inspect import kernel_profile
 
@@ -28,6 +29,15 @@ def test_a_table_a_trace_and_a_picture(tmp_path):
     assert result.exit_code == 0, result.output + result.stderr
     assert "batch = 1" in result.output and "its kernels alone" in result.output
     assert json.loads(trace.read_text())["traceEvents"] and picture.read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(not opencl(0).exist, reason="there is no OpenCL device here")
+def test_a_model_for_a_device():
+    result = invoke("--target", "opencl")
+    assert result.exit_code == 0, result.output + result.stderr
+    assert "on opencl(0), batch = 1" in result.output and "its kernels alone" in result.output
+    assert "fused_conv2d_add_relu" in result.output
+    assert_fails(invoke("--target", "opencl", "--roofline", "a.svg"), "peak is not known")
 
 
 @pytest.mark.parametrize("columns", [70, 200])

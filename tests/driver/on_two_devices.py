@@ -82,8 +82,23 @@ def three_places():
     machine.invoke_stateful("main")
     close(machine.get_outputs("main")[0], SECOND, np.maximum(6 * x @ w, 0))
     refused(lambda: relax.VirtualMachine(executable, FIRST), "runs on 2 devices of type 'opencl'")
+    profiled(executable.profile(*[tilesmith.nd.array(x, FIRST), tilesmith.nd.array(w, SECOND)]))
     there = tilesmith.nd.array(x, FIRST), tilesmith.nd.array(w, FIRST)
     refused(lambda: machine["main"](*there), "input 'w' of 'main' must be on opencl(1)")
+
+
+def profiled(report):
+    """Check the table of ThreePlaces: its kernels, and the copies between them."""
+    rows = {row["Name"]: row for row in report.calls}
+    places = {name: row["Device"] for name, row in rows.items()}
+    assert places == {
+        "fused_add_multiply": "opencl(0)", "copy opencl(0) to opencl(1)": "opencl(1)",
+        "fused_matmul_relu": "opencl(1)", "copy opencl(1) to opencl(0)": "opencl(0)",
+        "multiply1": "opencl(0)", "copy opencl(0) to cpu(0)": "cpu(0)", "exp": "cpu(0)",
+    }, places  # fmt: skip
+    assert all(row["Count"].count == 1 for row in rows.values())
+    assert rows["copy opencl(0) to opencl(1)"]["Bytes"].count == 2 * 4 * 4 * 8
+    assert list(report.device_metrics) == ["opencl(0), opencl(1)"]
 
 
 def refused(call, text):

@@ -102,8 +102,6 @@ def test_wrong_inputs(perceptron):
 def test_what_is_for_hosts_only(perceptron):
     with pytest.raises(UnsupportedError, match="runs on devices of type 'opencl'"):
         perceptron.export_c("model.o")
-    with pytest.raises(UnsupportedError, match="runs on devices of type 'opencl'"):
-        perceptron.profile(_case()[0])
 
 
 def test_code_is_shown_without_a_device():

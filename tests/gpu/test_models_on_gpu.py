@@ -71,6 +71,37 @@ def test_calls_do_not_wait_and_streams_are_kept_apart():
         DEVICE.free_raw_stream(stream)
 
 
+@pytest.mark.parametrize("name", ["perceptron, any batch", "convolutions", "registered functions"])
+def test_kernels_are_measured(name):
+    model = MODELS[name]
+    inputs, _ = model.cases(np.random.default_rng(0))[0]
+    report = tilesmith.inspect.profile(
+        relax.build(model.module(), "cuda"), inputs, devices=[DEVICE]
+    )
+    rows = report.calls
+    assert all(0 <= row["Duration (us)"].microseconds < 1e5 for row in rows)
+    assert any(row["Duration (us)"].microseconds > 0 for row in rows)
+    assert {row["Device"] for row in rows} == {"cuda(0)"} and "Board" in report.configuration
+    (whole,) = report.device_metrics["cuda(0)"].values()
+    alone = report.configuration["Kernels alone (us)"].microseconds
+    assert 0 < alone < 1.5 * whole.microseconds
+
+
+def test_a_large_kernel_is_measured_as_time_evaluator_does():
+    x = relax.Var("x", relax.TensorStructInfo((1 << 24,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(relax.op.exp(x))
+        builder.emit_func_output(y)
+    executable = relax.build(builder.get(), "cuda")
+    there = tilesmith.nd.array(np.zeros(1 << 24, "float32"), DEVICE)
+    (row,) = executable.profile(there).calls
+    seconds = executable.time_evaluator("main", DEVICE, number=20, repeat=3)(there).median
+    assert row["Duration (us)"].microseconds == pytest.approx(seconds * 1e6, rel=0.3)
+    assert row["Duration (us)"].microseconds > 0.9 * row["Bound (us)"].microseconds
+
+
 def test_graph_executor_and_machine_of_relay():
     x, w = relay.var("x", shape=(4, 12)), relay.var("w", shape=(9, 12))
     module = tilesmith.IRModule.from_expr(

@@ -22,8 +22,9 @@ from tilesmith.cli.options import (
 )
 
 _COLUMNS = {
-    "Duration (us)": "us", "Percent": "%", "Count": "calls", "GFLOP/s": "GFLOP/s", "GB/s": "GB/s",
-    "Percent of Peak": "% of\npeak", "Percent of Memory": "% of\nmemory",
+    "Duration (us)": "us", "Percent": "%", "Count": "calls", "Bound (us)": "bound\nus",
+    "GFLOP/s": "GFLOP/s", "GB/s": "GB/s", "Percent of Peak": "% of\npeak",
+    "Percent of Memory": "% of\nmemory",
 }  # fmt: skip
 """Columns of a report, and what stands above them."""
 
@@ -64,6 +65,7 @@ def profile_command(
     that is to what this machine can do.
 
     Without any --input all inputs are drawn (the same in every run), with 1 for symbolic sizes.
+    Kernels of a model for a GPU (--target cuda, opencl) are measured there.
     """
     from tilesmith.cli.arrays import chosen_sizes, describe_inputs, match_inputs, random_inputs
     from tilesmith.driver import compile as compile_model
@@ -108,10 +110,11 @@ def _print(report: Any, model: Path, sizes: dict[str, int]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    threads = report.configuration["Number of threads"]
+    known = report.configuration
+    threads = known.get("Number of threads")
+    where = f", {threads} threads" if threads is not None else f" on {known['Devices']}"
     opened = "".join([f", {name} = {size}" for name, size in sizes.items()])
-    click.echo(f"kernels of {model}, {threads} threads{opened}, medians of "
-               f"{report.configuration['Runs']} runs")  # fmt: skip
+    click.echo(f"kernels of {model}{where}{opened}, medians of {known['Runs']} runs")
     rows = sorted(report.calls, key=lambda row: -row["Duration (us)"].microseconds)
     columns = [name for name in _COLUMNS if any(name in row for row in rows)]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -127,5 +130,5 @@ def _print(report: Any, model: Path, sizes: dict[str, int]) -> None:
         table.add_row(first, *[str(row.get(name, "")) for name in columns], last)
     table_console().print(table)
     (whole,) = report.device_metrics.values()
-    alone = report.configuration["Kernels alone (us)"]
+    alone = known["Kernels alone (us)"]
     click.echo(f"the model takes {whole['Duration (us)']} us, its kernels alone {alone} us")

@@ -15,6 +15,7 @@ from tilesmith.driver.graph_program import Programs
 from tilesmith.driver.graph_signature import GraphFunction
 from tilesmith.driver.graph_streams import stream_count
 from tilesmith.driver.kernels import KernelTable, compile_kernels, scheduled_jobs
+from tilesmith.driver.observed import KernelMarks
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.lowering.device_models import build_model_for_device
 from tilesmith.lowering.devices import host_of
@@ -46,12 +47,12 @@ def device_type_of(target: Target) -> int | None:
 class HostParts:
     """The native functions of a model that compute on the host, where it is for a device."""
 
-    def __init__(self, divided: Programs, target: Target) -> None:
+    def __init__(self, divided: Programs, target: Target, marks: KernelMarks | None = None) -> None:
         self.names = divided.on_host
         self._places = divided.places
         self._device_type = device_type_of(target)
         self._host = target if self._device_type is None else host_of(target)
-        self._kernels = KernelTable(divided.module, self._host)
+        self._kernels = KernelTable(divided.module, self._host, marks)
         self._streams = stream_count(target)
 
     def kernels_of(self, name: GlobalVar, kernels: KernelTable) -> KernelTable:
@@ -108,9 +109,6 @@ def refuse_on_device(executable: Executable) -> None:
     kind = executable.device_type
     executable.c_interface = only_on_hosts(
         kind, "exported to C", "export_library writes a library that load_module reads"
-    )
-    executable.observed_program = only_on_hosts(
-        kind, "profiled by kernels", "time it: time_evaluator('main', device); or use Nsight"
     )
 
 

@@ -63,6 +63,7 @@ from tilesmith.driver.kernel_call import (
 )
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage
+from tilesmith.driver.observed import KernelCall
 from tilesmith.ir import (
     Call,
     GlobalVar,
@@ -314,7 +315,6 @@ class _Lowering:
         position = self.constants.position(constant)
         info = constant.struct_info
         shape = self._shape_of(info, "a constant")
-
         pointer = partial(pointer_in, self.table, position)
         return TensorValue(Storage.constant(pointer), shape, info.dtype)
 
@@ -405,10 +405,9 @@ class _Lowering:
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]
         arguments = leaves(self.value(call.args[1]))
-        info = call.sinfo_args[0]
         given = call.attrs.get("inplace_indices") if call.attrs is not None else None
         inplace = [] if given is None else list(given)
-        result = self._new(info, kernel.name_hint)
+        result = self._new(call.sinfo_args[0], kernel.name_hint)
         results = leaves(result)
         for number, index in enumerate(inplace):
             if index >= 0:
@@ -447,11 +446,9 @@ class _Lowering:
                 return step
             return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
 
-        writes = [one.storage for one in written]
-        self.steps += self.kernels.marks.around_kernel(
-            Step(run, touched, writes=writes, name=kernel.name_hint), kernel.name_hint, place,
-            function, operands,
-        )  # fmt: skip
+        name, writes = kernel.name_hint, [one.storage for one in written]
+        step = Step(run, touched, writes=writes, name=name)
+        self._add(step, KernelCall(name, place, function), operands)
 
     def _call_dps(self, call: relax.Call) -> Any:
         """Call a registered function with tensors of its own (see
@@ -468,8 +465,8 @@ class _Lowering:
             name = "tilesmith.runtime.call_dps"
             return Evaluate(packed_call("int32", name, *head, *[word() for word in words]))
 
-        place = operators_at(call.span)
-        self.steps += self.kernels.marks.around(Step(run, touched), symbol, place, operands)
+        seen = KernelCall(symbol, operators_at(call.span), None)
+        self._add(Step(run, touched, name=symbol), seen, operands)
         return result
 
     def _view(self, variable: Any, call: relax.Call, viewed: Any) -> TensorValue:
@@ -577,7 +574,13 @@ class _Lowering:
 
     def copy(self, source: Any, target: TensorValue) -> None:
         size = number_of_bytes(target.shape, target.dtype)
-        self.steps.append(self.memory.copy(source.storage, target.storage, size))
+        step = self.memory.copy(source.storage, target.storage, size)
+        call = KernelCall("copy", "", None, target.dtype)
+        self._add(step, call, [("in", source), ("out", target)])
+
+    def _add(self, step: Step, call: KernelCall, operands: Sequence[Any]) -> None:
+        """Add the step of a call that observers may see."""
+        self.steps.append(self.kernels.marks.around(step, call, operands, self.memory.place))
 
     # --- memory -----------------------------------------------------------------------------------
 

@@ -47,6 +47,10 @@ class FunctionMemory(Protocol):
     def params(self) -> Sequence[Var]:
         """The parameters through which the function gets it."""
 
+    @property
+    def place(self) -> tuple[PrimExpr, PrimExpr]:
+        """The type and the number of the device that has it, as the function knows them."""
+
     def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
         """Return the steps as the device carries them out, before their memory is planned. Storages
         of one identity may be the same memory.
@@ -67,6 +71,8 @@ class FunctionMemory(Protocol):
 
 class BlockMemory:
     """One block of the host's memory."""
+
+    place = (const(1, "int64"), const(0, "int64"))
 
     def __init__(self, plan: PlanMemory = plan_workspace) -> None:
         bytes_ = PointerType(prim_type(DataType("uint8")), "global")
@@ -108,6 +114,7 @@ class SlotMemory:
         self._table, self._address = pointer_table("workspace_table"), Var("workspace", "int64")
         self._device = Var("device", "int64")
         self.params: Sequence[Var] = [self._address, self._device]
+        self.place = (self._device_type, self._device)
 
     def arrange(self, steps: Sequence[Step], identity: Callable[[Storage], Hashable]) -> list[Step]:
         """Return the steps with what distributes them to streams."""

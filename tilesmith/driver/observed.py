@@ -1,22 +1,27 @@
 """Compiles models such that observers see their kernels (`runtime.observation`).
 
-    kernel(x, w, y)    →    kernel_begins(3, "in:float32:2,…", x, 128, 64, …); kernel_starts()
+    kernel(x, w, y)    →    kernel_begins(3, 1, 0, "in:float32:2,…", x, 128, 64, …)
+                            kernel_starts(1, 0)
                             kernel(x, w, y)
-                            kernel_stops(); kernel_ends(3, "in:float32:2,…", x, 128, 64, …)
+                            kernel_stops(1, 0)
+                            kernel_ends(3, 1, 0, "in:float32:2,…", x, 128, 64, …)
 
-The kernels are those of the model itself; only the function that calls them is another one.
+The kernels are those of the model itself; only the function that calls them is another one. Its
+marks say on which device it calls them (1, 0: on the host). On devices, copies are seen, too.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilesmith.driver.graph_steps import Step, packed_call
 from tilesmith.driver.kernel_call import packed_arguments, written_operands
 from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, const
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Evaluate, PrimFunc, Stmt, stmt_seq
@@ -27,16 +32,21 @@ __all__ = ["KernelCall", "KernelMarks", "ObserverMarks"]
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """One place in a model that calls a kernel; without ``function`` it is code from outside."""
+    """One place in a model that calls a kernel; without ``function`` it is code from outside, or
+    the copy of a tensor of dtype ``copied``.
+    """
 
     name: str
     operators: str
     function: PrimFunc | None
+    copied: DataType | None = None
 
     def work(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, float] | None:
         """Return the operations and bytes of a call on tensors of some shapes, each byte of the
         operands touched once; None where they cannot be counted.
         """
+        if self.copied is not None:
+            return 0.0, sum([math.prod(shape) for shape in shapes]) * self.copied.bits / 8
         if self.function is None:
             return None
         buffers = self.function.buffers
@@ -61,6 +71,8 @@ class KernelCall:
     @property
     def dtype(self) -> str:
         """The dtype that most operands have, floats first."""
+        if self.copied is not None:
+            return str(self.copied)
         counts: Counter[str] = Counter()
         for buffer in self.function.buffers if self.function is not None else ():
             extents = [size.value for size in buffer.shape if isinstance(size, IntImm)]
@@ -73,20 +85,18 @@ class KernelCall:
         return max(chosen, key=lambda name: chosen[name]) if chosen else ""
 
 
+Place = tuple[PrimExpr, PrimExpr]
+"""The type and the number of a device, as the code that calls kernels knows them."""
+
+
 class KernelMarks:
     """Leaves the steps that call kernels as they are."""
 
-    def around_kernel(
-        self, step: Step, name: str, operators: str, function: PrimFunc, operands: Sequence[Any]
-    ) -> list[Step]:
-        """Return the steps of a call of a PrimFunc, whose results stand among the operands."""
-        return [step]
-
-    def around(
-        self, step: Step, name: str, operators: str, operands: Sequence[tuple[str, Any]]
-    ) -> list[Step]:
-        """Return the steps of a call of code from outside; each operand has its role."""
-        return [step]
+    def around(self, step: Step, call: KernelCall, operands: Sequence[Any], place: Place) -> Step:
+        """Return the step of a call; each operand has its role, "in" or "out", unless it is that of
+        a PrimFunc.
+        """
+        return step
 
 
 class ObserverMarks(KernelMarks):
@@ -95,38 +105,29 @@ class ObserverMarks(KernelMarks):
     def __init__(self) -> None:
         self.calls: list[KernelCall] = []
 
-    def around_kernel(
-        self, step: Step, name: str, operators: str, function: PrimFunc, operands: Sequence[Any]
-    ) -> list[Step]:
-        """Return the steps of a call of a PrimFunc between its marks."""
-        written = {id(one) for one in written_operands(function, list(operands))}
-        roles = [("out" if id(one) in written else "in", one) for one in operands]
-        return self._between_marks(step, KernelCall(name, operators, function), roles)
-
-    def around(
-        self, step: Step, name: str, operators: str, operands: Sequence[tuple[str, Any]]
-    ) -> list[Step]:
-        """Return the steps of a call of code from outside between its marks."""
-        return self._between_marks(step, KernelCall(name, operators, None), operands)
-
-    def _between_marks(
-        self, step: Step, call: KernelCall, operands: Sequence[tuple[str, Any]]
-    ) -> list[Step]:
+    def around(self, step: Step, call: KernelCall, operands: Sequence[Any], place: Place) -> Step:
+        """Return the step of a call with its marks; the host's own copies get none."""
+        if call.copied is not None and isinstance(place[1], IntImm):
+            return step
+        if call.function is not None:
+            written = {id(one) for one in written_operands(call.function, list(operands))}
+            operands = [("out" if id(one) in written else "in", one) for one in operands]
         number = len(self.calls)
         self.calls.append(call)
-        specification, words, touched = packed_arguments(operands)
+        specification, words, _ = packed_arguments(operands)
 
         def tell(event: str) -> Stmt:
-            head = (const(number, "int64"), StringImm(specification))
+            head = (const(number, "int64"), *place, StringImm(specification))
             return _call(event, *head, *[word() for word in words])
 
-        def begin() -> Stmt:
-            return stmt_seq(tell("kernel_begins"), _call("kernel_starts"))
+        def emit() -> Stmt:
+            assert step.emit is not None
+            return stmt_seq(
+                tell("kernel_begins"), _call("kernel_starts", *place), step.emit(),
+                _call("kernel_stops", *place), tell("kernel_ends"),
+            )  # fmt: skip
 
-        def end() -> Stmt:
-            return stmt_seq(_call("kernel_stops"), tell("kernel_ends"))
-
-        return [Step(begin, touched), step, Step(end, touched)]
+        return replace(step, emit=emit)
 
 
 def _call(event: str, *words: PrimExpr) -> Stmt:

@@ -173,7 +173,7 @@ def build_graph(
         module = divided.module
         pending = None if record.kernel_object is None else KernelCompilation()
         kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
-        on_host = HostParts(divided, target)
+        on_host = HostParts(divided, target, marks)
         lowered = _lowered(divided, constants, kernels, on_host)
     descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
     entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
@@ -202,10 +202,10 @@ def build_graph(
         advice=code.advice,
         external=external,
     )
+    executable.observed_program = cache(partial(_observed, given, target, context))
     if record.is_device:
         refuse_on_device(executable)
         return executable
-    executable.observed_program = cache(partial(_observed, given, target, context))
     executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
 

@@ -88,7 +88,8 @@ class _Loaded(LoadedKernels):
             if self.takes_local[index]:
                 dynamic = sizes[SIZES.index(DYNAMIC_SHARED)]
                 kernel.set_arg(len(places), cl.LocalMemory(max(1, dynamic)))
-            cl.enqueue_nd_range_kernel(queue, kernel, grid, local)
+            event = cl.enqueue_nd_range_kernel(queue, kernel, grid, local)
+            platforms.note_command(event)
 
     def _check(self, index: int, sizes: Sequence[int]) -> None:
         """Raise DeviceError for a launch that passes the device's limits."""

@@ -76,6 +76,16 @@ class ModelOnDevice:
 
     __getitem__ = get_function
 
+    def profile(self, *inputs: Any, **named: Any) -> Any:
+        """Run `main` on the device, and return a table of its kernels."""
+        return self.profile_function(inputs, named)
+
+    def profile_function(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], **options: Any
+    ) -> Any:
+        """Return what `inspect.profile` gives on the device; ``options`` are its settings."""
+        return self.model.profile_function(inputs, named, devices=self.devices, **options)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 

@@ -61,8 +61,23 @@ class Timer(ABC):
         """Begin with the work that is given to the device from now on."""
 
     @abstractmethod
+    def end(self) -> None:
+        """End with the work that was given to the device until now, without waiting for it."""
+
+    @abstractmethod
+    def seconds(self) -> float:
+        """Wait for the work; return the seconds that it took."""
+
+    @abstractmethod
+    def since(self, first: Any) -> float:
+        """Return the seconds from the begin of another clock of this device to that of this one;
+        both have been waited for.
+        """
+
     def stop(self) -> float:
         """Wait for the work that was given until now; return the seconds that it took."""
+        self.end()
+        return self.seconds()
 
 
 class StreamEvent(ABC):
@@ -117,6 +132,17 @@ class DeviceAPI:
     def timer(self, device_id: int) -> Timer | None:
         """Return a clock of the device; None where the host's clock is the one to use."""
         return None
+
+    def kernel_timer(self, device_id: int) -> Timer | None:
+        """Return a clock for one kernel among others, as near to the kernel's own time as the
+        device tells; None where the host's clock is the one to use.
+        """
+        return self.timer(device_id)
+
+    def keep_busy(self, device_id: int, seconds: float) -> None:
+        """Give the device about so much work that changes nothing, so that what follows waits in
+        its queue; nothing where clocks of kernels do not see the host.
+        """
 
     def overwriter(self, device_id: int, size: int) -> Callable[[], None] | None:
         """Return a function that writes so many bytes of the device's memory, to empty its caches;

@@ -31,6 +31,7 @@ allows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy
@@ -40,6 +41,7 @@ from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ndarray import NDArray, array, empty, from_dlpack
+from tilesmith.runtime.observation import KernelObserver, timed_call
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.program_calls import INSTRUMENT, JUMPS, SKIPPED, observed, symbol_of
 from tilesmith.runtime.program_frames import (
@@ -428,6 +430,7 @@ class _Reader:
         callee = self.value(step["callee"])
         arguments = self.value(step["arguments"])
         put, symbol = self._put(step), symbol_of(step["callee"])
+        is_registered = "registered" in step["callee"]
 
         def run(frame: Frame) -> Frame | None:
             function, given = callee(frame), arguments(frame)
@@ -437,6 +440,8 @@ class _Reader:
             if isinstance(function, Program) and INSTRUMENT.get() is None:
                 frame.put = put
                 return function.enter(given)
+            if is_registered and KernelObserver.innermost() is not None:
+                function = partial(timed_call, symbol, function)
             result = observed(symbol, function, given)
             if result is not SKIPPED:
                 put(frame, result)
@@ -493,6 +498,7 @@ class _Reader:
             self.value(step["arguments"]),
             step["out"],
         )
+        symbol = symbol_of(step["callee"])
         fields = out["fields"] if out["kind"] == "tuple" else [out]
         made = [
             (
@@ -505,7 +511,7 @@ class _Reader:
 
         def run(frame: Frame) -> Any:
             outputs = tuple([empty(shape(frame), dtype, device) for shape, dtype, device in made])
-            callee(frame)(*arguments(frame), *outputs)
+            timed_call(symbol, callee(frame), *arguments(frame), *outputs)
             return outputs if out["kind"] == "tuple" else outputs[0]
 
         return self._set(step, run)

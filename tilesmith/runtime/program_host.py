@@ -22,6 +22,7 @@ from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, array, empty, empty_cpu, from_dlpack
+from tilesmith.runtime.observation import copy_between_devices
 from tilesmith.support.errors import (
     ArtifactError,
     ExecutionError,
@@ -196,7 +197,12 @@ def on_device(name: str, devices: Sequence[Device]) -> Callable[..., Any]:
     if name in _MAKE_TENSORS:
         return lambda *values: array(operation(*values), device)
     if name == "to_device":
-        return lambda value, place: moved(value, cpu() if place is True else devices[int(place)])
+
+        def to_device(value: NDArray, place: Any) -> NDArray:
+            target = cpu() if place is True else devices[int(place)]
+            return value if value.device == target else copy_between_devices(value, target)
+
+        return to_device
     if name == "alloc_tensor":
         return lambda shape, dtype, *place: empty(tuple(shape), dtype, device)
     if name in _OF_HOST_MEMORY:

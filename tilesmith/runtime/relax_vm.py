@@ -192,7 +192,7 @@ class VirtualMachine:
             for name, (count, seconds) in spans.items()
         ]
         model = self.module
-        if isinstance(model, Executable) and model.observed_program is not None:
+        if getattr(model, "observed_program", None) is not None:
             options = {"function": func_name, "runs": 1, "warmup": 1, "peak": False}
             calls += model.profile_function(args, kwargs, **options).calls
         return Report(calls, {str(device): {"Duration (us)": Duration(whole * 1e6)}})

@@ -102,19 +102,30 @@ def clock_of(device: Device | None) -> Timer:
     return found or _HostClock(device)
 
 
+def kernel_clock_of(device: Device) -> Timer:
+    """Return the clock that measures one kernel among others on a device."""
+    return device.api.kernel_timer(device.device_id) or _HostClock(device)
+
+
 class _HostClock(Timer):
     """The clock of the host, which waits for a device if there is one."""
 
     def __init__(self, device: Device | None) -> None:
         self._wait: Callable[[], None] = device.sync if device is not None else lambda: None
-        self._begin = 0.0
+        self._begin = self._end = 0.0
 
     def start(self) -> None:
         self._begin = time.perf_counter()
 
-    def stop(self) -> float:
+    def end(self) -> None:
         self._wait()
-        return time.perf_counter() - self._begin
+        self._end = time.perf_counter()
+
+    def seconds(self) -> float:
+        return self._end - self._begin
+
+    def since(self, first: _HostClock) -> float:
+        return self._begin - first._begin
 
 
 def _flusher(device: Device | None, size: int) -> Callable[[], None]:

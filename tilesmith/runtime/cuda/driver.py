@@ -72,6 +72,8 @@ class Driver:
         self.addresses: dict[str, int] = {}
         self.pools: dict[int, int] = {}
         """Device → its pool of memory, which `memory` makes; 0 on a device without pools."""
+        self.pairs: dict[int, float] = {}
+        """Device → the seconds between two events with nothing between them, once measured."""
         for name, types in FUNCTIONS.items():
             function = getattr(self.library, SYMBOLS.get(name, name), None)
             if function is None:

@@ -17,8 +17,8 @@ from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
 
 __all__ = [
-    "CUDA", "Event", "EventTimer", "OrderEvent", "create", "free", "hand_over", "is_freed",
-    "is_recorded", "join", "select", "stream_of",
+    "CUDA", "Event", "EventTimer", "KernelTimer", "OrderEvent", "create", "free", "hand_over",
+    "is_freed", "is_recorded", "join", "select", "stream_of",
 ]  # fmt: skip
 
 CUDA = DEVICE_TYPES["cuda"]
@@ -197,8 +197,27 @@ class EventTimer(Timer):
         """Note the begin in the stream."""
         self._begin.record()
 
-    def stop(self) -> float:
-        """Note the end, wait for it, and return the seconds in between."""
+    def end(self) -> None:
+        """Note the end in the stream."""
         self._end.record()
+
+    def seconds(self) -> float:
+        """Wait for the end; return the seconds between begin and end."""
         self._end.synchronize()
         return self._end.seconds_since(self._begin)
+
+    def since(self, first: EventTimer) -> float:
+        """Return the seconds from the begin of another clock to that of this one."""
+        return self._begin.seconds_since(first._begin)
+
+
+class KernelTimer(EventTimer):
+    """Measures one kernel; what two events behind each other measure is taken off."""
+
+    def __init__(self, device_id: int, nothing: float) -> None:
+        super().__init__(device_id)
+        self._nothing = nothing
+
+    def seconds(self) -> float:
+        """Wait for the end; return the kernel's seconds."""
+        return max(super().seconds() - self._nothing, 0.0)

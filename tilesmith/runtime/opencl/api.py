@@ -70,6 +70,10 @@ class OpenCLAPI(MemoryAPI):
         """Return a clock that measures between markers."""
         return MarkerTimer(device_id)
 
+    def kernel_timer(self, device_id: int) -> Timer:
+        """Return a clock that adds up the commands of this thread, as the device reports them."""
+        return CommandTimer(device_id)
+
     def overwriter(self, device_id: int, size: int) -> Callable[[], None]:
         """Return a function that writes so many bytes of the device."""
         memory = self.empty((size,), DataType("uint8"), device_id, None)
@@ -126,18 +130,54 @@ class MarkerTimer(Timer):
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._begin: Any = None
+        self._end: Any = None
 
     def start(self) -> None:
         """Note the begin in the queue."""
         with platforms.checked("clEnqueueMarker", self._device_id):
             self._begin = platforms.package().enqueue_marker(platforms.queue(self._device_id))
 
-    def stop(self) -> float:
-        """Note the end, wait for it, and return the seconds in between."""
+    def end(self) -> None:
+        """Note the end in the queue."""
+        with platforms.checked("clEnqueueMarker", self._device_id):
+            self._end = platforms.package().enqueue_marker(platforms.queue(self._device_id))
+
+    def seconds(self) -> float:
+        """Wait for the end; return the seconds between begin and end."""
         with platforms.checked("waiting for a marker", self._device_id):
-            end = platforms.package().enqueue_marker(platforms.queue(self._device_id))
-            end.wait()
-            return float(end.profile.end - self._begin.profile.end) * 1e-9
+            self._end.wait()
+            return float(self._end.profile.end - self._begin.profile.end) * 1e-9
+
+    def since(self, first: MarkerTimer) -> float:
+        """Return the seconds from the begin of another clock to that of this one."""
+        return float(self._begin.profile.end - first._begin.profile.end) * 1e-9
+
+
+class CommandTimer(MarkerTimer):
+    """Adds up the times of the kernels and copies that this thread enqueues, without what lies
+    between them; measures between markers where it enqueues none (code from outside may).
+    """
+
+    def __init__(self, device_id: int) -> None:
+        super().__init__(device_id)
+        self._commands: list[Any] = []
+
+    def start(self) -> None:
+        """Note the begin, and watch the commands."""
+        super().start()
+        platforms.watch_commands(self._commands)
+
+    def end(self) -> None:
+        """Note the end."""
+        platforms.watch_commands(None)
+        super().end()
+
+    def seconds(self) -> float:
+        """Wait for the end; return the seconds of the commands."""
+        between = super().seconds()
+        with platforms.checked("waiting for a kernel", self._device_id):
+            spans = [(one.profile.start, one.profile.end) for one in self._commands]
+        return sum([end - start for start, end in spans]) * 1e-9 if spans else between
 
 
 def _version(text: str) -> str:

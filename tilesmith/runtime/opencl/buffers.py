@@ -20,6 +20,7 @@ from tilesmith.runtime.opencl.platforms import (
     context,
     device,
     known_queue,
+    note_command,
     package,
     queue,
 )
@@ -217,12 +218,14 @@ def copy_within(device_id: int, source: int, target: int, size: int) -> None:
     (from_owner, from_offset), (to_owner, to_offset) = _split(source), _split(target)
     with checked(f"copying {size} bytes", device_id):
         if from_owner is None or to_owner is None:
-            cl.enqueue_copy(line, _shared(target, size), _shared(source, size), is_blocking=False)
+            there, here = _shared(target, size), _shared(source, size)
+            event = cl.enqueue_copy(line, there, here, is_blocking=False)
         else:
-            cl.enqueue_copy(
+            event = cl.enqueue_copy(
                 line, to_owner.buffer, from_owner.buffer, byte_count=size,
                 src_offset=from_offset, dst_offset=to_offset,
             )  # fmt: skip
+        note_command(event)
 
 
 def fill(device_id: int, target: int, size: int, value: int) -> None:

@@ -27,12 +27,13 @@ from tilesmith.support.knobs import knobs
 
 __all__ = [
     "OPENCL", "checked", "context", "create_queue", "device", "device_count", "finish",
-    "free_queue", "is_of_context", "known_queue", "package", "problem", "queue", "queue_of",
-    "select_queue",
+    "free_queue", "is_of_context", "known_queue", "note_command", "package", "problem", "queue",
+    "queue_of", "select_queue", "watch_commands",
 ]  # fmt: skip
 
 OPENCL = DEVICE_TYPES["opencl"]
 _lock = threading.RLock()
+_threads = threading.local()
 
 
 class _State:
@@ -224,6 +225,20 @@ def finish(device_id: int, one: Any = None) -> None:
     with checked("clFinish", device_id):
         for each in [queue_of(device_id, 0), *others] if one is None else [one]:
             each.finish()
+
+
+def watch_commands(into: list[Any] | None) -> None:
+    """Add the events of the kernels and copies that this thread enqueues from now on to a list;
+    None: to none any more.
+    """
+    _threads.commands = into
+
+
+def note_command(event: Any) -> None:
+    """Add the event of a kernel or copy to the list of `watch_commands`."""
+    found = getattr(_threads, "commands", None)
+    if found is not None:
+        found.append(event)
 
 
 @contextmanager
