@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.gpu_instructions_script import barriers
 from tests.codegen.gpu_products import kernels_of, mnemonics, needs_nvdisasm, on_threads
 from tests.codegen.gpu_tensor_copies_script import (
     CASES,
@@ -16,6 +17,8 @@ from tests.codegen.gpu_tensor_copies_script import (
     copy_of,
     product_by_tensor_maps,
 )
+from tests.codegen.gpu_warpgroups_script import Case, product_of
+from tests.tir.warp_roles_script import by_tensor_maps, in_one_loop
 from tilesmith.codegen.gpu import emit_source, kernel_alignments
 from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
@@ -75,6 +78,52 @@ def test_instructions_of_the_machine():
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
 
 
+def fenced(source):
+    """What a kernel does with barriers, in the order of its text."""
+    kernel = source[source.index("main_kernel(") :]
+    words = "fence_proxy_async|__syncthreads|arrive_barrier_expecting|arrive_barrier|wait_barrier"
+    return " ".join(re.findall(rf"\b({words}|copy_tensor_2d|copy_bulk|wgmma_wait_0)\(", kernel))
+
+
+FENCED = {
+    "tensor cores read what bulk copies bring": (product_by_tensor_maps(128, 128, 128), ""),
+    "tensor cores read what threads store": (
+        product_of(Case()), "fence_proxy_async __syncthreads wgmma_wait_0"
+    ),
+    "bulk copies replace what threads have read": (
+        by_tensor_maps(2, 5),
+        "__syncthreads wait_barrier fence_proxy_async arrive_barrier_expecting copy_tensor_2d "
+        "wait_barrier fence_proxy_async arrive_barrier",
+    ),
+    "by all threads": (
+        in_one_loop(), "copy_bulk wait_barrier fence_proxy_async arrive_barrier"
+    ),
+    "no bulk copies": (barriers(), "arrive_barrier wait_barrier __syncthreads"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FENCED)
+def test_fences_between_threads_and_other_units(name):
+    """What a thread did with shared memory comes before what tensor cores and bulk copies do behind
+    the barrier where it arrives. Where these alone use it, there are no fences.
+    """
+    function, wanted = FENCED[name]
+    found = fenced(source_of(function))
+    assert wanted in found
+    assert ("fence_proxy_async" in found) == ("fence_proxy_async" in wanted)
+
+
+def test_fence_behind_a_wait_for_copies():
+    """The arrival of ``cp.async`` happens by itself: who waits for it has the fence."""
+    text = product_of(Case()).script()
+    begin, wait = 'T.tvm_storage_sync("shared")', "T.ptx_wait_barrier(0)"
+    arrivals = f"T.ptx_cp_async_barrier(0)\n    T.ptx_arrive_barrier(0)\n    {wait}"
+    assert text.count(begin) == 1
+    text = text.replace("    a = T.decl", "    T.create_barriers(1)\n    a = T.decl", 1)
+    found = fenced(source_of(ts.script.from_source(text.replace(begin, arrivals))))
+    assert "fence_proxy_async arrive_barrier wait_barrier fence_proxy_async" in found
+
+
 def test_copies_share_a_description():
     source = source_of(product_by_tensor_maps(128, 128, 128))
     assert source.count("__grid_constant__") == 2
@@ -119,7 +168,8 @@ def test_two_boxes_in_one_buffer():
     run(main, a, b, options=CHECKED)
     np.testing.assert_array_equal(b, a[:16, 32:].reshape(2, 256))
     (copying,) = re.findall(
-        r"if \(.*\) \{\n    arrive_barrier_expecting(?:.|\n)*?\n  \}", source_of(main)
+        r"if \(.*\) \{\n    fence_proxy_async\(\);\n    arrive_barrier_expecting(?:.|\n)*?\n  \}",
+        source_of(main),
     )
     assert "copy_tensor_2d" in copying and "__syncthreads" not in copying
 
