@@ -58,7 +58,7 @@ def _is_shared(scope: str) -> bool:
 def _is_written(body: Stmt, calls: list[Call]) -> bool:
     """Return whether threads may write shared memory."""
     stores = [store.buffer.data.storage_scope for store in nodes(body, BufferStore)]
-    return any(map(_is_shared, stores)) or _is_given(calls, ("tir.ptx_ldmatrix",))
+    return any(_is_shared(scope) for scope in stores) or _is_given(calls, ("tir.ptx_ldmatrix",))
 
 
 def _is_read(body: Stmt, calls: list[Call]) -> bool:
