@@ -13,6 +13,7 @@ most of their time; meanwhile others fill NVRTC's cache for the measurements, wh
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -60,10 +61,13 @@ class Part:
     limit: float
 
 
-def _tests(name: str, seconds: float, limit: float, workers: str = "{workers}") -> Part:
+_AT_ONCE = ("-n", "{workers}") if importlib.util.find_spec("xdist") else ()
+
+
+def _tests(name: str, seconds: float, limit: float, at_once: tuple[str, ...] = _AT_ONCE) -> Part:
     command = (
         PYTHON, "-m", "pytest", f"tests/gpu/test_{name}_on_gpu.py", "-q", "-s",
-        "-p", "no:cacheprovider", "-n", workers, "--junitxml={folder}/{name}.xml",
+        "-p", "no:cacheprovider", "--junitxml={folder}/{name}.xml", *at_once,
     )  # fmt: skip
     return Part(name.replace("_", "-"), TESTS, command, seconds, limit)
 
@@ -77,8 +81,8 @@ PARTS: tuple[Part, ...] = (
     Part("kernels-compiled", AHEAD, (PYTHON, "-m", "benchmarks.gpu", "--compile-only"), 60, 240),
     Part("ladder-compiled", AHEAD, (PYTHON, "-m", "examples.gemm_ladder.sweep", "--compile-only"),
          60, 240),
-    _tests("wgmma", 50, 150, "0"),
-    _tests("tensor_copies", 25, 90, "0"),
+    _tests("wgmma", 50, 150, ()),
+    _tests("tensor_copies", 25, 90, ()),
     _tests("launch", 40, 120),
     _tests("tensor_cores", 40, 120),
     _measured("ladder", 60, 150, "-m", "examples.gemm_ladder.sweep"),

@@ -8,7 +8,13 @@ import pytest
 
 import tilesmith as ts
 from tests.codegen.gpu_instructions_script import barriers
-from tests.codegen.gpu_products import kernels_of, mnemonics, needs_nvdisasm, on_threads
+from tests.codegen.gpu_products import (
+    instructions,
+    kernels_of,
+    mnemonics,
+    needs_nvdisasm,
+    on_threads,
+)
 from tests.codegen.gpu_tensor_copies_script import (
     CASES,
     Box,
@@ -19,7 +25,9 @@ from tests.codegen.gpu_tensor_copies_script import (
 )
 from tests.codegen.gpu_warpgroups_script import Case, product_of
 from tests.tir.warp_roles_script import by_tensor_maps, in_one_loop
+from tests.tir.warp_roles_script import product as roles
 from tilesmith.codegen.gpu import emit_source, kernel_alignments
+from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
@@ -122,6 +130,31 @@ def test_fence_behind_a_wait_for_copies():
     text = text.replace("    a = T.decl", "    T.create_barriers(1)\n    a = T.decl", 1)
     found = fenced(source_of(ts.script.from_source(text.replace(begin, arrivals))))
     assert "fence_proxy_async arrive_barrier wait_barrier fence_proxy_async" in found
+
+
+@needs_nvdisasm
+def test_order_of_the_machine_code():
+    """Warps of two roles: barriers are set up before all threads meet; products wait for their
+    tile and give it back behind their end; a copy follows the announcement of its bytes.
+    """
+    source = source_of(roles(256, 256, 256, 2))
+    words = instructions(source, "sm_90a")
+    for order in (
+        ["SYNCS.EXCH.64", "BAR.SYNC", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "WARPGROUP.ARRIVE",
+         "HGMMA.64x64x16.F32", "WARPGROUP.DEPBAR", "SYNCS.ARRIVE.TRANS64.A1T0"],
+        ["BAR.SYNC", "SYNCS.ARRIVE.TRANS64", "UTMALDG.2D", "EXIT"],
+    ):  # fmt: skip
+        rest = iter(words)
+        assert all(any(word.startswith(one) for word in rest) for one in order), order
+    assert not [word for word in words if word.startswith(("MEMBAR", "LDL", "STL"))]
+
+
+def test_the_description_is_a_parameter():
+    """The hardware reads 128 bytes at a multiple of 64 in the memory of parameters: no copy."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text = compile_source(source_of(copy_of(CASES["2d"])), "sm_90a", "ptx").decode()
+    assert re.search(r"\.param \.align 64 \.b8 main_kernel_param_\d\[128\]", text)
+    assert "cvta.param.u64" in text and ".local" not in text
 
 
 def test_copies_share_a_description():

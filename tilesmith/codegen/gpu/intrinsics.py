@@ -109,8 +109,8 @@ def _barrier(emit: Values, call: Call) -> Piece:
     found = emit.dialect.barriers.get(scope.partition(".")[0])
     if found is None:
         raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
-    if scope.startswith("shared"):
-        write_fence(emit)
+    if scope.partition(".")[0] in ("shared", "warp"):
+        write_fence(emit)  # the arrival of one thread may speak for others that it has met
     if emit.orders_global and emit.dialect.name == "opencl":
         found = found.replace("CLK_LOCAL_MEM_FENCE", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")
     return found, ATOM
