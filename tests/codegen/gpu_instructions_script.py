@@ -302,6 +302,122 @@ def guarded_loads():
     return main
 
 
+# What the interpreter does not compute: numpy does.
+
+KEPT = ((0, 1), (1, 3), (0, 2), (2, 3))
+"""Which two of four neighbours a row of the sparse matrix keeps, in each of four groups, and again
+behind them."""
+METADATA = sum((low | high << 2) << 4 * group for group, (low, high) in enumerate(KEPT)) * 0x10001
+
+
+def sparse(shape, kind, c_kind, selector):
+    """``c += a * b`` with a sparse ``a``, of registers that come from rows of global memory."""
+    k = int(shape.split("k")[1])
+    dtype, c_dtype = DTYPES[kind], DTYPES[c_kind]
+    a_count, b_count = k // 4, k // 4
+
+    @T.prim_func
+    def main(
+        A: T.Buffer((32, a_count), dtype),
+        B: T.Buffer((32, b_count), dtype),
+        E: T.Buffer((32,), "uint32"),
+        C: T.Buffer((32, 4), c_dtype),
+    ):
+        tx = T.launch_thread("threadIdx.x", 32)
+        a = T.decl_buffer((a_count,), dtype, scope="local")
+        b = T.decl_buffer((b_count,), dtype, scope="local")
+        e = T.decl_buffer((1,), "uint32", scope="local")
+        c = T.decl_buffer((4,), c_dtype, scope="local")
+        for i in range(a_count):
+            a[i] = A[tx, i]
+        for i in range(b_count):
+            b[i] = B[tx, i]
+        e[0] = E[tx]
+        for i in range(4):
+            c[i] = C[tx, i]
+        T.ptx_mma_sp(
+            c_dtype, shape, "row", "col", kind, kind, c_kind, a.data, 0, b.data, 0, c.data, 0,
+            e.data, 0, selector, False,
+        )  # fmt: skip
+        for i in range(4):
+            C[tx, i] = c[i]
+
+    return main
+
+
+def sparse_arrays(shape, kind, c_kind, selector):
+    """Return arguments, and what the results are: the tables of fragments of the PTX ISA. Threads
+    that are not selected give other metadata.
+    """
+    k = int(shape.split("k")[1])
+    dtype, c_dtype = [DataType(DTYPES[one]).numpy() for one in (kind, c_kind)]
+    random = np.random.default_rng(0)
+    kept = random.integers(-4, 5, (16, k // 2))
+    dense, columns = np.zeros((16, k)), [4 * g + i for g in range(k // 4) for i in KEPT[g % 4]]
+    dense[:, columns] = kept
+    b, c = random.integers(-4, 5, (k, 8)), random.integers(-4, 5, (16, 8))
+    thread = np.arange(32)[:, None]
+    group, inside = thread // 4, thread % 4
+    each = 32 // DataType(DTYPES[kind]).bits  # elements of a register
+    number = np.arange(k // 4)[None, :]
+    row, column = group + number // each * 8, inside * each + number % each
+    b_row = inside * each + number % each + number // each * 4 * each
+    place = np.arange(4)[None, :]
+    c_row, c_column = group + place // 2 * 8, inside * 2 + place % 2
+    giving = {16: 1, 32: 2}[k]
+    chosen = np.arange(32) % 4 // giving == selector
+    metadata = np.where(chosen, METADATA, 0x4E4E4E4E).astype("uint32")
+    arrays = [
+        kept[row, column].astype(dtype), b[b_row, group].astype(dtype), metadata,
+        c[c_row, c_column].astype(c_dtype),
+    ]  # fmt: skip
+    return arrays, (c + dense @ b)[c_row, c_column]
+
+
+def bits():
+    """``c = popcount(a ^ b)`` of rows of 128 bits, by fragments."""
+
+    @T.prim_func
+    def main(
+        A: T.Buffer((8, 4), "int32"), B: T.Buffer((8, 4), "int32"), C: T.Buffer((8, 8), "int32")
+    ):
+        T.launch_thread("threadIdx.x", 32)
+        a = T.decl_buffer((1024,), "int1", scope="wmma.matrix_a")
+        b = T.decl_buffer((1024,), "int1", scope="wmma.matrix_b")
+        c = T.decl_buffer((64,), "int32", scope="wmma.accumulator")
+        T.tvm_fill_fragment(c.data, 8, 8, 128, 0, T.float32(0))
+        T.tvm_load_matrix_sync(
+            a.data, 8, 8, 128, 0,
+            T.tvm_access_ptr(T.type_annotation("int1"), A.data, 0, 1024, 1), 128, "row_major",
+        )  # fmt: skip
+        T.tvm_load_matrix_sync(
+            b.data, 8, 8, 128, 0,
+            T.tvm_access_ptr(T.type_annotation("int1"), B.data, 0, 1024, 1), 128, "col_major",
+        )  # fmt: skip
+        T.tvm_bmma_sync(c.data, 0, a.data, 0, b.data, 0, c.data, 0)
+        T.tvm_store_matrix_sync(
+            c.data, 8, 8, 128, 0,
+            T.tvm_access_ptr(T.type_annotation("int32"), C.data, 0, 64, 2), 8, "row_major",
+        )  # fmt: skip
+
+    return main
+
+
+def bits_arrays():
+    """Return arguments, and how many bits of their rows differ."""
+    random = np.random.default_rng(0)
+    a, b = [random.integers(-(1 << 31), 1 << 31, (8, 4)).astype("int32") for _ in range(2)]
+    differ = (a[:, None] ^ b[None]).view("uint8")
+    return [a, b, np.zeros((8, 8), "int32")], np.unpackbits(differ, axis=-1).sum(-1)
+
+
+SPARSE = [("m16n8k16", "fp16", "fp32", 1), ("m16n8k32", "s8", "int32", 1)]
+OF_NUMPY = {
+    **{f"sparse {' '.join(one[:3])}": (sparse(*one), sparse_arrays(*one)) for one in SPARSE},
+    "bits": (bits(), bits_arrays()),
+}
+"""Kernels for NVIDIA GPUs: name → function, and its arguments and results."""
+
 CUDA = {
     **{f"mma {' '.join(one)}": (mma, one) for one in MMA},
     **{f"wmma {'x'.join(map(str, one[0]))} {one[1]}": (fragments, one) for one in FRAGMENTS},

@@ -223,6 +223,11 @@ def find_nvdisasm():
 
 def mnemonics(source, arch):
     """Compile CUDA C; return the instructions of the machine code, with their modifiers."""
+    return set(instructions(source, arch))
+
+
+def instructions(source, arch):
+    """Compile CUDA C; return the instructions of the machine code in their order."""
     cubin = compile_source(source, arch)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -231,7 +236,7 @@ def mnemonics(source, arch):
             [find_nvdisasm(), "-c", file.name], capture_output=True, text=True, check=True
         )
     pattern = r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Zx0-9_.]*)"
-    return set(re.findall(pattern, done.stdout, re.MULTILINE))
+    return re.findall(pattern, done.stdout, re.MULTILINE)
 
 
 def has_nvrtc():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.gpu_products import instructions, needs_nvdisasm
 from tests.gpu.programs import exchange_between_blocks
 from tilesmith.codegen.gpu.launchers import kernel_record
 from tilesmith.codegen.gpu.nvrtc import compile_source
@@ -45,6 +46,19 @@ def test_cuda_c_waits_for_the_grid(form):
     assert "float* A, float* __restrict__ B)" in head  # other blocks write what A points to
     for arch in ("sm_75", "sm_90"):
         assert compile_source(source, arch)
+
+
+@needs_nvdisasm
+def test_order_of_the_machine_code():
+    """Each of the two barriers: all threads of the block meet, one fences, counts, waits, fences
+    (which drops what the L1 cache has), and all meet again.
+    """
+    built = ts.build(exchange_between_blocks, target=Target("cuda -arch=sm_90", host="llvm"))
+    words = instructions(built.imported_modules[0].get_source(), "sm_90")
+    order = ["BAR.SYNC", "MEMBAR.SC.GPU", "CCTL.IVALL", "ATOMG.E.ADD.STRONG.GPU", "LDG.E.STRONG",
+             "MEMBAR.SC.GPU", "CCTL.IVALL", "BAR.SYNC"]  # fmt: skip
+    found = [one for word in words for one in dict.fromkeys(order) if word.startswith(one)]
+    assert found == 2 * order
 
 
 def test_its_kernel_is_launched_with_all_blocks_at_once():

@@ -9,6 +9,7 @@ from tests.codegen.gpu_instructions_script import (
     BYTES,
     CUDA,
     EVERYWHERE,
+    OF_NUMPY,
     arrays_for,
     atomics,
     barriers,
@@ -45,6 +46,21 @@ def functions_of(programs):
         "_".join(name.split()): make(*arguments).with_attr("global_symbol", "_".join(name.split()))
         for name, (make, arguments) in programs.items()
     }
+
+
+@needs_nvdisasm
+def test_instructions_that_are_not_interpreted():
+    """Products of sparse matrices and of bits (sm_90 has no exclusive or, and takes two ands)."""
+    for arch, words in (("sm_80", ["BMMA.88128.XOR.POPC"]), ("sm_90a", ["BMMA.88128.AND.POPC"])):
+        functions = {name: function for name, (function, _) in OF_NUMPY.items()}
+        named = {
+            "_".join(name.split()): one.with_attr("global_symbol", "_".join(name.split()))
+            for name, one in functions.items()
+        }
+        target = f"cuda -arch={arch}"
+        found = mnemonics(emit_source(kernels_of(IRModule(named), target), Target(target)), arch)
+        wanted = ["HMMA.SP.16816.F32", "IMMA.SP.16832.S8.S8", *words]
+        assert [word for word in wanted if not any(one.startswith(word) for one in found)] == []
 
 
 @needs_nvdisasm

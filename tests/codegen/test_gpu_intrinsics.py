@@ -46,6 +46,15 @@ def file_of(functions):
     return "\n".join(texts.values())
 
 
+SELECTORS = {
+    ("f16", "m16n8k16"): 4, ("bf16", "m16n8k16"): 4, ("tf32", "m16n8k8"): 4,
+    ("f16", "m16n8k32"): 2, ("bf16", "m16n8k32"): 2, ("tf32", "m16n8k16"): 2,
+    ("s8", "m16n8k32"): 2, ("u8", "m16n8k32"): 2, ("s4", "m16n8k64"): 2, ("u4", "m16n8k64"): 2,
+}  # fmt: skip
+"""How many selectors the PTX ISA's section about metadata has: one, two or all of four neighbouring
+threads give theirs; 1 for other products."""
+
+
 def all_products():
     found = []
     for a, shapes in mma_functions._SHAPES.items():
@@ -62,7 +71,10 @@ def all_products():
         others, results = mma_functions._PARTNERS[a]
         for shape in shapes:
             for c in results if not a.startswith("e") else ("f32",):
-                found.append(mma_sp_function(shape, ("row", "col"), (a, others[0], c), 0))
+                for selector in range(SELECTORS.get((a, shape), 1)):
+                    found.append(
+                        mma_sp_function(shape, ("row", "col"), (a, others[0], c), selector)
+                    )
     found += [ldmatrix_function(count, way) for count in (1, 2, 4) for way in (False, True)]
     return found
 
@@ -132,7 +144,11 @@ def test_all_instructions_are_compiled(arch):
         (lambda: mma_function("m8n8k4", ("row", "col"), ("fp64", "fp64", "fp64"), saturate=True),
          "mma on f64 cannot saturate"),
         (lambda: mma_sp_function("m16n8k16", ("row", "col"), ("fp16", "fp16", "fp16"), 4),
-         "the selector of mma.sp is 0, 1, 2 or 3, not 4"),
+         "the selector of mma.sp m16n8k16 on fp16 is 0, 1, 2, 3, not 4"),
+        (lambda: mma_sp_function("m16n8k32", ("row", "col"), ("fp16", "fp16", "fp16"), 2),
+         "the selector of mma.sp m16n8k32 on fp16 is 0, 1, not 2"),
+        (lambda: mma_sp_function("m16n8k64", ("row", "col"), ("s8", "s8", "s32"), 1),
+         "the selector of mma.sp m16n8k64 on s8 is 0, not 1"),
         (lambda: mma_sp_function("m16n8k64", ("row", "col"), ("e4m3", "e4m3", "fp16"), 0),
          "adds up in fp32"),
         (lambda: ldmatrix_function(3, False), "1, 2 or 4 matrices, not 3"),

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tests.codegen.gpu_products import kernels_of, mnemonics, needs_nvdisasm, on_threads
+from tests.codegen.gpu_instructions_script import barriers
+from tests.codegen.gpu_products import (
+    instructions,
+    kernels_of,
+    mnemonics,
+    needs_nvdisasm,
+    on_threads,
+)
 from tests.codegen.gpu_tensor_copies_script import (
     CASES,
     Box,
@@ -16,7 +23,11 @@ from tests.codegen.gpu_tensor_copies_script import (
     copy_of,
     product_by_tensor_maps,
 )
+from tests.codegen.gpu_warpgroups_script import Case, product_of
+from tests.tir.warp_roles_script import by_tensor_maps, in_one_loop
+from tests.tir.warp_roles_script import product as roles
 from tilesmith.codegen.gpu import emit_source, kernel_alignments
+from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.ir import assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
@@ -75,6 +86,77 @@ def test_instructions_of_the_machine():
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
 
 
+def fenced(source):
+    """What a kernel does with barriers, in the order of its text."""
+    kernel = source[source.index("main_kernel(") :]
+    words = "fence_proxy_async|__syncthreads|arrive_barrier_expecting|arrive_barrier|wait_barrier"
+    return " ".join(re.findall(rf"\b({words}|copy_tensor_2d|copy_bulk|wgmma_wait_0)\(", kernel))
+
+
+FENCED = {
+    "tensor cores read what bulk copies bring": (product_by_tensor_maps(128, 128, 128), ""),
+    "tensor cores read what threads store": (
+        product_of(Case()), "fence_proxy_async __syncthreads wgmma_wait_0"
+    ),
+    "bulk copies replace what threads have read": (
+        by_tensor_maps(2, 5),
+        "__syncthreads wait_barrier fence_proxy_async arrive_barrier_expecting copy_tensor_2d "
+        "wait_barrier fence_proxy_async arrive_barrier",
+    ),
+    "by all threads": (
+        in_one_loop(), "copy_bulk wait_barrier fence_proxy_async arrive_barrier"
+    ),
+    "no bulk copies": (barriers(), "arrive_barrier wait_barrier __syncthreads"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FENCED)
+def test_fences_between_threads_and_other_units(name):
+    """What a thread did with shared memory comes before what tensor cores and bulk copies do behind
+    the barrier where it arrives. Where these alone use it, there are no fences.
+    """
+    function, wanted = FENCED[name]
+    found = fenced(source_of(function))
+    assert wanted in found
+    assert ("fence_proxy_async" in found) == ("fence_proxy_async" in wanted)
+
+
+def test_fence_behind_a_wait_for_copies():
+    """The arrival of ``cp.async`` happens by itself: who waits for it has the fence."""
+    text = product_of(Case()).script()
+    begin, wait = 'T.tvm_storage_sync("shared")', "T.ptx_wait_barrier(0)"
+    arrivals = f"T.ptx_cp_async_barrier(0)\n    T.ptx_arrive_barrier(0)\n    {wait}"
+    assert text.count(begin) == 1
+    text = text.replace("    a = T.decl", "    T.create_barriers(1)\n    a = T.decl", 1)
+    found = fenced(source_of(ts.script.from_source(text.replace(begin, arrivals))))
+    assert "fence_proxy_async arrive_barrier wait_barrier fence_proxy_async" in found
+
+
+@needs_nvdisasm
+def test_order_of_the_machine_code():
+    """Warps of two roles: barriers are set up before all threads meet; products wait for their
+    tile and give it back behind their end; a copy follows the announcement of its bytes.
+    """
+    source = source_of(roles(256, 256, 256, 2))
+    words = instructions(source, "sm_90a")
+    for order in (
+        ["SYNCS.EXCH.64", "BAR.SYNC", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "WARPGROUP.ARRIVE",
+         "HGMMA.64x64x16.F32", "WARPGROUP.DEPBAR", "SYNCS.ARRIVE.TRANS64.A1T0"],
+        ["BAR.SYNC", "SYNCS.ARRIVE.TRANS64", "UTMALDG.2D", "EXIT"],
+    ):  # fmt: skip
+        rest = iter(words)
+        assert all(any(word.startswith(one) for word in rest) for one in order), order
+    assert not [word for word in words if word.startswith(("MEMBAR", "LDL", "STL"))]
+
+
+def test_the_description_is_a_parameter():
+    """The hardware reads 128 bytes at a multiple of 64 in the memory of parameters: no copy."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text = compile_source(source_of(copy_of(CASES["2d"])), "sm_90a", "ptx").decode()
+    assert re.search(r"\.param \.align 64 \.b8 main_kernel_param_\d\[128\]", text)
+    assert "cvta.param.u64" in text and ".local" not in text
+
+
 def test_copies_share_a_description():
     source = source_of(product_by_tensor_maps(128, 128, 128))
     assert source.count("__grid_constant__") == 2
@@ -119,7 +201,8 @@ def test_two_boxes_in_one_buffer():
     run(main, a, b, options=CHECKED)
     np.testing.assert_array_equal(b, a[:16, 32:].reshape(2, 256))
     (copying,) = re.findall(
-        r"if \(.*\) \{\n    arrive_barrier_expecting(?:.|\n)*?\n  \}", source_of(main)
+        r"if \(.*\) \{\n    fence_proxy_async\(\);\n    arrive_barrier_expecting(?:.|\n)*?\n  \}",
+        source_of(main),
     )
     assert "copy_tensor_2d" in copying and "__syncthreads" not in copying
 

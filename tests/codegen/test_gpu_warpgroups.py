@@ -8,12 +8,13 @@ import pytest
 import tilesmith as ts
 from examples.gemm_ladder.ladder import product
 from examples.gemm_ladder.warpgroups import WarpgroupTiling, warpgroup_products
-from tests.codegen.gpu_products import kernels_of, on_threads
+from tests.codegen.gpu_products import instructions, kernels_of, needs_nvdisasm, on_threads
 from tests.codegen.gpu_warpgroups_script import CASES, Case, arrays_of, product_of
 from tilesmith.codegen.gpu import emit_source, kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.inspect import gpu_report
 from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
+from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
 from tilesmith.tir.interpreter.lockstep import run_kernels
@@ -96,8 +97,100 @@ def test_code_of_a_schedule():
     source = emit_source(kernels_of(sch.mod, TARGET, use_async_copy=True), TARGET)
     assert source.count("__syncthreads()") == 4  # one in the loop, three steps after it
     assert source.count("fence_proxy_async();") == 4
-    (found,) = kernel_resources(compile_source(source, "sm_90a")).values()
+    with collect_fallbacks() as report:
+        (found,) = kernel_resources(compile_source(source, "sm_90a")).values()
     assert found.local_bytes == 0 and found.registers <= 255
+    assert "products" not in {one.kind for one, _ in report.rows()}
+
+
+def _after(text, first, *others):
+    """Return whether texts come in this order."""
+    for one in (first, *others):
+        before, found, text = text.partition(one)
+        if not found:
+            return False
+    return True
+
+
+def test_registers_stay_on_their_side():
+    """Neither the fence nor the wait names registers: the compiler is told that both change them,
+    so that arithmetic on results is not moved before the wait, nor what is multiplied behind the
+    fence.
+    """
+    source = _source(CASES["A in registers"])
+    kernel = source[source.index("main_kernel(") :]
+    kept = "keep_registers_4r(r);", "keep_registers_32f(c);"
+    for one in kept:
+        assert _after(kernel, one, "wgmma_fence();", "wgmma_wait_0();", one)
+    assert 'asm volatile("" : "+f"(c[i]) : : "memory");' in source
+    of_words = _source(CASES["results of 16 bits"])
+    assert "keep_registers_16r(c);" in of_words
+
+
+DESCRIPTORS = {
+    "rows of 128 bytes": (16, 1024, 1), "rows of 64 bytes": (16, 512, 2),
+    "rows of 32 bytes": (16, 256, 3), "both by columns": (2048, 1024, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_bits_of_a_descriptor(name):
+    """The bits that the PTX ISA lists: 16 to 29 and 32 to 45 the distances without their last four
+    bits, 62 and 63 the width of rows. Where rows run along k and are wide, the hardware does not
+    look at the leading distance.
+    """
+    pytest.importorskip("cuda.bindings.nvrtc")
+    leading, stride, mode = DESCRIPTORS[name]
+    found = {
+        int(one) & (1 << 64) - 1
+        for one in re.findall(
+            r"or\.b64\s+%rd\d+, %rd\d+, (-?\d+);",
+            compile_source(_source(CASES[name]), "sm_90a", "ptx").decode(),
+        )
+    }
+    fields = {
+        (one >> 16 & 0x3FFF, one >> 32 & 0x3FFF, one >> 46 & 0xFFFF, one >> 62) for one in found
+    }
+    along_k = CASES[name].a.startswith("k")
+    wanted = {(stride >> 4, mode)}
+    assert {(one[1], one[3]) for one in fields} == wanted
+    assert all(one[2] & 0x3FFF == 0 for one in fields)  # the base offset, too
+    assert along_k or {one[0] for one in fields} == {leading >> 4}
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize("name", ["rows of 128 bytes", "A in registers"])
+def test_order_of_the_machine_code(name):
+    """What threads wrote is fenced before the barrier, products begin behind it, and no register
+    of theirs is used before the wait.
+    """
+    words = instructions(_source(CASES[name]), "sm_90a")
+    wanted = [
+        "STS", "FENCE.VIEW.ASYNC.S", "BAR.SYNC.DEFER_BLOCKING", "WARPGROUP.ARRIVE", "HGMMA",
+        "WARPGROUP.DEPBAR.LE", "STG",
+    ]  # fmt: skip
+    places = [
+        [at for at, word in enumerate(words) if word.startswith(one)][-1 if one == "STS" else 0]
+        for one in wanted
+    ]
+    assert places == sorted(places)
+
+
+def test_products_that_wait_on_their_own():
+    """The compiler inserts the wait that a program forgot, and that is recorded; in the cache, too.
+    The schedules of the ladder have no such waits.
+    """
+    pytest.importorskip("cuda.bindings.nvrtc")
+    source = _source(Case())
+    for text, count in ((source, 0), (source.replace("  wgmma_wait_0();\n", ""), 1)):
+        for _ in range(2):
+            with collect_fallbacks() as report:
+                compile_source(text, "sm_90a")
+            found = [one for one, _ in report.rows() if one.kind == "products"]
+            assert len(found) == count
+            assert all(
+                one.function == "" and one.place == "kernel 'main_kernel'" for one in found
+            ), found
 
 
 def _source(case, arch="sm_90a"):

@@ -16,6 +16,8 @@ from tests.codegen.gpu_tensor_copies_script import (
     copy_of,
     product_by_tensor_maps,
 )
+from tests.tir.warp_roles_script import arrays_of_tiles, by_tensor_maps, in_one_loop
+from tests.tir.warp_roles_script import product as roles
 from tilesmith.runtime.cuda import graph_of
 
 TARGET = "cuda -arch=sm_90a"
@@ -86,6 +88,41 @@ def test_product(stages, sizes):
     built["main"](*tensors)
     ts.cuda(0).sync()
     np.testing.assert_array_equal(tensors[2].numpy(), expected)
+
+
+ROLES = {
+    "2 stages": (by_tensor_maps(2, 5), 5), "3 stages": (by_tensor_maps(3, 64, warps=4), 64),
+    "one stage": (by_tensor_maps(1, 3, warps=1), 3), "one loop": (in_one_loop(5, lag=0), 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_warps_of_different_roles(name):
+    """Tiles are brought over others that threads have just read: many times, as an order that is
+    missing shows seldom.
+    """
+    function, turns = ROLES[name]
+    built = build({"main": function})
+    arrays, expected = arrays_of_tiles(turns)
+    tensors = [ts.nd.array(array, ts.cuda(0)) for array in arrays]
+    for _ in range(200):
+        tensors[1].copyfrom(np.zeros_like(arrays[1]))
+        built["main"](*tensors)
+        np.testing.assert_array_equal(tensors[1].numpy(), expected)
+
+
+@pytest.mark.parametrize("elected", [False, True])
+def test_a_warp_brings_tiles_to_a_warpgroup(elected):
+    sizes = (1024, 1024, 1024)
+    built = build({"main": roles(*sizes, 3, elected)})
+    arrays, expected = arrays_of_product(*sizes)
+    tensors = [ts.nd.array(array, ts.cuda(0)) for array in arrays]
+    for _ in range(20):
+        tensors[2].copyfrom(arrays[2])
+        built["main"](*tensors)
+        np.testing.assert_array_equal(tensors[2].numpy(), expected)
+    seconds = built.time_evaluator("main", ts.cuda(0), number=20, repeat=3)(*tensors).mean
+    print(f"\nroles: {seconds * 1e3:.3f} ms, {2e-12 * 1024**3 / seconds:.0f} TFLOP/s", end="")
 
 
 def test_large_product():

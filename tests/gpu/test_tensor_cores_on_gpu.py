@@ -10,7 +10,7 @@ import pytest
 
 import tilesmith as ts
 from tests.codegen.gpu_classic_products import classic_product
-from tests.codegen.gpu_instructions_script import CUDA, EVERYWHERE, arrays_for
+from tests.codegen.gpu_instructions_script import CUDA, EVERYWHERE, OF_NUMPY, arrays_for
 from tests.codegen.gpu_products import arrays_of, mma_product, product_of_m16n8k8, wmma_product
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.interpreter import run
@@ -59,6 +59,13 @@ def test_instruction(instructions, name):
     device.sync()
     for got, want in zip(tensors, expected):
         np.testing.assert_array_equal(got.numpy().astype("float64"), want.astype("float64"))
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_instruction_that_is_not_interpreted(name):
+    function, (arrays, expected) = OF_NUMPY[name]
+    got = on_device(ts.IRModule({"main": function}), arrays)
+    np.testing.assert_array_equal(got.astype("float64"), expected)
 
 
 PRODUCTS = {

@@ -69,6 +69,7 @@ KINDS: dict[str, Kind] = {
         "kernels are compiled where they are loaded, not where they are built", is_about_code=False
     ),
     "copies": Kind("a kernel waits for all copies in the background, not only for the oldest"),
+    "products": Kind("products of four warps (wgmma) wait where the program does not ask for it"),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

@@ -10,8 +10,8 @@ from tilesmith.codegen.c_family.operators import lazy_choice, math_operator
 from tilesmith.codegen.c_family.pieces import ATOM, CHOICE, COMPARE, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.grid_barriers import barrier_of_grid
 from tilesmith.codegen.gpu.rules import handles
+from tilesmith.codegen.gpu.shared_barriers import write_fence
 from tilesmith.codegen.gpu.values import Values, whole_choice
-from tilesmith.codegen.gpu.warpgroups import fence_before_barrier
 from tilesmith.ir import Call, StringImm
 
 handles("rsqrt", "exp10")(math_operator)
@@ -109,8 +109,8 @@ def _barrier(emit: Values, call: Call) -> Piece:
     found = emit.dialect.barriers.get(scope.partition(".")[0])
     if found is None:
         raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
-    if emit.multiplies_shared and scope.startswith("shared") and emit.dialect.name == "cuda":
-        fence_before_barrier(emit)
+    if scope.partition(".")[0] in ("shared", "warp"):
+        write_fence(emit)  # the arrival of one thread may speak for others that it has met
     if emit.orders_global and emit.dialect.name == "opencl":
         found = found.replace("CLK_LOCAL_MEM_FENCE", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")
     return found, ATOM

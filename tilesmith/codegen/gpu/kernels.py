@@ -7,10 +7,11 @@ from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.limits import Extents, minimum_blocks
 from tilesmith.codegen.gpu.lines import Lines
+from tilesmith.codegen.gpu.proxy_fences import proxy_fences
 from tilesmith.codegen.gpu.statements import StatementWriter
 from tilesmith.codegen.gpu.tensor_maps import MAP_TYPE, declared_maps
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.codegen.gpu.warpgroups import multiplies_shared_memory
+from tilesmith.codegen.gpu.warpgroups import registers_of_products
 from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.codegen.pointer_uses import pointer_uses
 from tilesmith.ir import Var
@@ -75,7 +76,8 @@ class FunctionWriter:
             for var in function.params
         ]
         self.emit.queues = queues_of_copies(function.body)
-        self.emit.multiplies_shared = multiplies_shared_memory(function.body)
+        self.emit.fences = proxy_fences(function.body)
+        self.emit.product_registers = dict.fromkeys(registers_of_products(function.body), 0)
         for var, size in tile_alignments(function.body).items():
             self.emit.rely_on_alignment(var, size)
         self.statements.visit(function.body)

@@ -201,6 +201,15 @@ def _options(a: Kind, saturate: bool, operator: str) -> tuple[tuple[str, str], s
     return (before, after), "_saturated" * saturate + f"_{operator}" * bool(operator)
 
 
+def _threads_with_metadata(a: Kind, k: int) -> int:
+    """Return how many of four neighbouring threads give metadata of two rows of A: 32 bits each,
+    of which four belong to a group of 8 (int4), 2 (tf32) or 4 (others) elements before half of
+    them, or all but one of two, are left out.
+    """
+    group = {4: 8, 32: 2}.get(a.bits, 4)
+    return 2 * 4 * (k // group) // 32
+
+
 def mma_sp_function(
     shape: str,
     layouts: tuple[str, str],
@@ -217,8 +226,10 @@ def mma_sp_function(
         raise MmaError(f"mma.sp on {kinds[0]} adds up in fp32, not in {kinds[2]}")
     layouts = _layouts(layouts, False, f"mma.sp {shape}")
     tail, words = _options(a, saturate, "")
-    if selector not in range(4):
-        raise MmaError(f"the selector of mma.sp is 0, 1, 2 or 3, not {selector}")
+    selectors = 4 // _threads_with_metadata(a, k)
+    if selector not in range(selectors):
+        known = ", ".join([str(one) for one in range(selectors)])
+        raise MmaError(f"the selector of mma.sp {shape} on {kinds[0]} is {known}, not {selector}")
     held_a, held_b = _held("a", a, m * k // 2), _held("b", b, k * n)
     held_c = _held("c", c, m * n, _RESULT_REGISTERS[c.ptx])
     after_a = held_c.size + held_a.size

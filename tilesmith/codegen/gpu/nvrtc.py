@@ -16,11 +16,14 @@ from typing import Any
 
 from tilesmith.support.cache import DiskCache, digest
 from tilesmith.support.errors import CodegenError, MissingDependencyError, UnsupportedError
+from tilesmith.support.fallbacks import record_fallback
 
 __all__ = ["compile_source", "header_folders", "nvrtc_version"]
 
 _CACHE = DiskCache("nvrtc")
 _FORMATS = {"ptx": "PTX", "cubin": "CUBIN"}
+_PRODUCT = "wgmma.mma_async"
+_REMARK = re.compile(r"\(C75\d\d\) (.*wgmma.*)")
 _SHOWN_LINES = 2
 """How many lines of a source stand before and behind the one of an error."""
 
@@ -38,12 +41,25 @@ def compile_source(
             f"NVRTC makes {' and '.join(_FORMATS)}, not '{kind}'", notes=("nvcc makes others",)
         )
     words = (*_options(arch, kind), *options)
-    key = digest(source, kind, " ".join(words), ".".join([str(n) for n in nvrtc_version()]))
+    parts = (source, kind, " ".join(words), ".".join([str(n) for n in nvrtc_version()]))
+    key, log_key = digest(*parts), digest(*parts, "log")
     kept = _CACHE.get(key)
-    if kept is None:
-        kept = _compile(source, kind, words)
+    log = _CACHE.get(log_key) if kept is not None and _PRODUCT in source else b""
+    if kept is None or log is None:
+        kept, text = _compile(source, kind, words)
+        log = text.encode()
         _CACHE.put(key, kept)
+        if _PRODUCT in source:
+            _CACHE.put(log_key, log)
+    _report_waits(log.decode(errors="replace"))
     return bytes(kept)
+
+
+def _report_waits(log: str) -> None:
+    """Record what the compiler says about products of four warps that it lets wait."""
+    for remark in dict.fromkeys(_REMARK.findall(log)):
+        kernel = re.search(r"function '(\w+)'", remark)
+        record_fallback("products", f"kernel '{kernel[1]}'" if kernel else "kernels", remark)
 
 
 def _options(arch: str, kind: str) -> tuple[str, ...]:
@@ -95,7 +111,8 @@ def _includes(source: str) -> list[str]:
     return [f"--include-path={folder}" for folder in folders]
 
 
-def _compile(source: str, kind: str, options: Sequence[str]) -> bytes:
+def _compile(source: str, kind: str, options: Sequence[str]) -> tuple[bytes, str]:
+    """Return the code, and what the compiler said about it."""
     nvrtc = _nvrtc()
     words = [word.encode() for word in (*options, *_includes(source))]
 
@@ -108,14 +125,14 @@ def _compile(source: str, kind: str, options: Sequence[str]) -> bytes:
     program = call("nvrtcCreateProgram", source.encode(), b"kernels.cu", 0, [], [])
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+        said = bytearray(call("nvrtcGetProgramLogSize", program))
+        call("nvrtcGetProgramLog", program, said)
+        log = said.decode(errors="replace").rstrip("\0")
         if int(status) != 0:
-            size = call("nvrtcGetProgramLogSize", program)
-            log = bytearray(size)
-            call("nvrtcGetProgramLog", program, log)
-            raise _compile_error(source, log.decode(errors="replace").rstrip("\0"), options)
+            raise _compile_error(source, log, options)
         content = bytearray(call(f"nvrtcGet{_FORMATS[kind]}Size", program))
         call(f"nvrtcGet{_FORMATS[kind]}", program, content)
-        return bytes(content)
+        return bytes(content), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -19,9 +19,10 @@ from tilesmith.codegen.gpu.copy_functions import (
 from tilesmith.codegen.gpu.device_calls import architecture_of, call_function, constant, name_of
 from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.gpu.wgmma_functions import FENCE_PROXY
 from tilesmith.ir import Call, IntImm
 
-__all__ = ["barrier_address"]
+__all__ = ["barrier_address", "write_fence"]
 
 MOST_BARRIERS = 64
 
@@ -59,13 +60,25 @@ def _init_barrier(emit: Values, call: Call) -> Piece:
     return call_function(emit, name_of(call), function, *arguments)
 
 
+def write_fence(emit: Values) -> None:
+    """Write the fence of `proxy_fences`, if the kernel needs it: what this thread has done with
+    shared memory, or has waited for, comes before what tensor cores and bulk copies do.
+    """
+    operator = emit.fences.operator
+    if operator and emit.dialect.name == "cuda":
+        feature = "a" if operator == "ptx_wgmma" else ""
+        emit.out.write(call_function(emit, operator, FENCE_PROXY, feature=feature)[0] + ";")
+
+
 @handles("ptx_arrive_barrier", dialect="cuda")
 def _arrive(emit: Values, call: Call) -> Piece:
+    write_fence(emit)
     return call_function(emit, name_of(call), ARRIVE, barrier_address(emit, call))
 
 
 @handles("ptx_arrive_barrier_expect_tx", dialect="cuda")
 def _arrive_expecting(emit: Values, call: Call) -> Piece:
+    write_fence(emit)
     arguments = barrier_address(emit, call), emit.text(call.args[1])
     return call_function(emit, name_of(call), ARRIVE_EXPECTING, *arguments)
 
@@ -84,6 +97,8 @@ def _wait_barrier(emit: Values, call: Call) -> Piece:
     parity = f"(unsigned)({emit.phases} >> {shift}) & 1"
     text, _ = call_function(emit, name_of(call), function, barrier_address(emit, call), parity)
     emit.out.write(text + ";")
+    if emit.fences.behind_waits:
+        write_fence(emit)
     return f"{emit.phases} ^= 1ull << {shift}", 2
 
 

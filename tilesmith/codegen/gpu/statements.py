@@ -198,7 +198,12 @@ class StatementWriter(CommonStatements):
                 whole = next(width for width in (16, 8, 4) if width <= size)
                 align = f"__align__({whole}) "
             self.out.write(f"{align}{kind} {name}[{count}];")
+        is_of_product = var in emit.product_registers
+        if is_of_product:
+            emit.product_registers[var] = size
         self.visit(stmt.body)
+        if is_of_product:
+            emit.product_registers[var] = 0
 
     def visit_AllocateConst(self, stmt: tir.AllocateConst) -> None:
         self.emit.spaces[stmt.buffer_var] = self.emit.dialect.space("constant")

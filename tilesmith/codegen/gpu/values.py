@@ -14,6 +14,7 @@ from tilesmith.codegen.c_family.values import CommonValues
 from tilesmith.codegen.gpu.dialect import DeviceDialect
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.lines import Lines
+from tilesmith.codegen.gpu.proxy_fences import ProxyFences
 from tilesmith.codegen.gpu.rules import NODE_RULES, operator_rule
 from tilesmith.ir import And, Call, FloatImm, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import is_call
@@ -69,7 +70,8 @@ class Values(CommonValues[int]):
         self.barriers = self.phases = ""  # barriers in shared memory, and their phases
         self.parameters: dict[Var, int] = {}  # of a kernel, and their numbers
         self.tensor_maps: dict[TensorMap, str] = {}  # that launches make for it, and their names
-        self.multiplies_shared = False  # whether tensor cores read shared memory by themselves
+        self.fences = ProxyFences()  # that the kernel needs
+        self.product_registers: dict[Var, int] = {}  # of ``wgmma``: bytes, 0 outside of their block
         self.orders_global = False  # whether barriers order global memory, too
         self.loaded: dict[int, LoadedVector] = {}
         self.regrouped: dict[int, str] = {}  # vectors read as others: pointers to lanes

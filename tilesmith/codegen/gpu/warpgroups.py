@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesmith.codegen.c_family.pieces import OR, Piece
+from tilesmith.codegen.c_family.pieces import ATOM, OR, Piece
 from tilesmith.codegen.gpu.device_calls import (
     add_function,
     call_function,
@@ -11,7 +11,7 @@ from tilesmith.codegen.gpu.device_calls import (
     pointer,
     word,
 )
-from tilesmith.codegen.gpu.device_functions import DeviceFunction
+from tilesmith.codegen.gpu.device_functions import DeviceFunction, Registers
 from tilesmith.codegen.gpu.mma_functions import PTX_KINDS, MmaError
 from tilesmith.codegen.gpu.rules import handles
 from tilesmith.codegen.gpu.tensor_cores import DTYPES_OF_KINDS
@@ -25,29 +25,59 @@ from tilesmith.codegen.gpu.wgmma_functions import (
     wait_function,
     wgmma_function,
 )
-from tilesmith.ir import Call
-from tilesmith.ir.queries import any_node, is_call
+from tilesmith.ir import Call, StringImm, Var
+from tilesmith.ir.queries import is_call, nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.stmt import Stmt
+from tilesmith.tir.tensor_copies import pointer_base
 from tilesmith.tir.warpgroup_products import OperandLayout, operand_layout
 
-__all__ = ["fence_before_barrier", "multiplies_shared_memory"]
+__all__ = ["keep_function", "registers_of_products"]
 
 ARCHITECTURE = "sm_90a"
 _UNIT = 16  # bytes
+_LEFT, _LEFT_LAYOUT, _RESULTS = 4, 6, 14  # places of arguments
 
 
-def multiplies_shared_memory(body: Stmt) -> bool:
-    """Return whether tensor cores read shared memory by themselves in a kernel."""
-    return any_node(body, lambda node: is_call(node, "tir.ptx_wgmma"))
+def registers_of_products(body: Stmt) -> list[Var]:
+    """Return the arrays of registers that products of four warps read and write."""
+    found: list[Var | None] = []
+    for call in nodes(body, Call):
+        if is_call(call, "tir.ptx_wgmma"):
+            places = (_RESULTS, _LEFT) if _is_in_registers(call) else (_RESULTS,)
+            found += [pointer_base(call.args[place]) for place in places]
+    return [base for base in dict.fromkeys(found) if base is not None]
 
 
-def fence_before_barrier(emit: Values) -> None:
-    """Make what a thread wrote to shared memory visible to tensor cores that read it after the
-    barrier which follows; they read by another way than threads do.
+def _is_in_registers(call: Call) -> bool:
+    layout = call.args[_LEFT_LAYOUT]
+    return isinstance(layout, StringImm) and layout.value == "registers"
+
+
+def keep_function(dtype: DataType, size: int) -> DeviceFunction:
+    """Return a function that does nothing, but that the compiler takes for a change of registers.
+
+    Products are asynchronous: their operands may be changed before a fence only, and their results
+    be read behind a wait only. Neither names the registers, so the compiler would be free to move
+    arithmetic on them from one side to the other.
     """
-    _require(emit, "ptx_wgmma")
-    emit.out.write(call_function(emit, "ptx_wgmma", FENCE_PROXY)[0] + ";")
+    kind = Registers("c", "f" if dtype == "float32" else "r", size // 4)
+    name = f"keep_registers_{kind.size}{kind.kind}"
+    text = (
+        f"static __device__ __forceinline__ void {name}(void* c_) {{\n"
+        f"  {kind.c_type}* c = ({kind.c_type}*)c_;\n"
+        f"#pragma unroll\n  for (int i = 0; i < {kind.size}; ++i)\n"
+        f'    asm volatile("" : "+{kind.kind}"(c[i]) : : "memory");\n}}\n'
+    )
+    return DeviceFunction(name, text, 90)
+
+
+def _keep_registers(emit: Values) -> None:
+    for var, size in emit.product_registers.items():
+        if size >= 4:
+            function = keep_function(emit.pointer_types[var] or DataType("float32"), size)
+            text, _ = call_function(emit, "ptx_wgmma", function, emit.names[var])
+            emit.out.write(text + ";")
 
 
 def _require(emit: Values, what: str) -> None:
@@ -121,6 +151,8 @@ def _wgmma(emit: Values, call: Call) -> Piece:
 
 @handles("ptx_wgmma_fence", dialect="cuda")
 def _fence(emit: Values, call: Call) -> Piece:
+    _require(emit, name_of(call))
+    _keep_registers(emit)
     return _call(emit, call, FENCE)
 
 
@@ -133,9 +165,12 @@ def _commit(emit: Values, call: Call) -> Piece:
 def _wait(emit: Values, call: Call) -> Piece:
     pending = constant(emit, call, 0, "the number of pending groups")
     try:
-        return _call(emit, call, wait_function(pending))
+        waiting, _ = _call(emit, call, wait_function(pending))
     except MmaError as error:
         raise emit.out.unsupported(str(error)) from None
+    emit.out.write(waiting + ";")
+    _keep_registers(emit)
+    return "", ATOM
 
 
 @handles("ptx_fence_proxy_async", dialect="cuda")
