@@ -10,10 +10,10 @@ all accesses of the buffer.
 The result of a reduction must be live across the loop of the reduction: a buffer that is written in
 a block whose reduction iterators depend on a loop stays outside of that loop. So does a buffer that
 a block with opaque iterators writes or reads: the iterations of its loop run in order and may use
-what an earlier one has left. Memory that a function declares before its own ``T.launch_thread`` goes
-behind that, and no deeper. Memory in scope "global" goes no deeper than the outermost loop over
-``blockIdx``. A new block declares what its body reads and writes of the buffers that live outside
-of it.
+what an earlier one has left. Memory that a function declares before its own ``T.launch_thread``
+goes behind that, and no deeper. Memory in scope "global" goes no deeper than the outermost loop
+over ``blockIdx``. A new block declares what its body reads and writes of the buffers that live
+outside of it.
 """
 
 from __future__ import annotations
