@@ -159,6 +159,45 @@ def _exchange_case(rng):
     return [a, np.zeros_like(a), np.zeros_like(a)], {2: a / np.sqrt(2 * a[:, :1])}
 
 
+# -- memory that a function declares before it launches its threads; a block as large as a row
+
+
+@T.prim_func
+def _reversed(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 4)
+    tx = T.launch_thread("threadIdx.x", 32)
+    S = T.alloc_buffer((32,), "float32", scope="shared")
+    own = T.alloc_buffer((1,), "float32", scope="local")
+    own[0] = A[bx * 32 + tx]
+    S[tx] = own[0]
+    T.tvm_storage_sync("shared")
+    B[bx * 32 + tx] = S[31 - tx]
+
+
+@program("memory around a launch", lambda target: tilesmith.build(_reversed, target=target))
+def _reversed_case(rng):
+    a = rng.standard_normal(128).astype("float32")
+    return [a, np.zeros_like(a)], {1: a.reshape(4, 32)[:, ::-1].reshape(-1)}
+
+
+@T.prim_func
+def _mirrored(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (4, n), "float32")
+    B = T.match_buffer(b, (4, n), "float32")
+    for bx in T.thread_binding(4, thread="blockIdx.x"):
+        for tx in T.thread_binding(n, thread="threadIdx.x"):
+            with T.block("b"):
+                i, j = T.axis.remap("SS", [bx, tx])
+                B[i, j] = A[i, n - 1 - j]
+
+
+@program("blocks of a size of the launch", lambda target: tilesmith.build(_mirrored, target=target))
+def _mirrored_case(rng):
+    a = rng.standard_normal((4, int(rng.integers(1, 60)))).astype("float32")
+    return [a, np.zeros_like(a)], {1: a[:, ::-1]}
+
+
 # -- scalars of several types
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tests.gpu.classic_programs import CLASSIC
 from tests.gpu.programs import PROGRAMS, build_smallest, build_wide, exchange_between_blocks
 from tilesmith.runtime.cuda import graph_of
 from tilesmith.script import tir as T
@@ -27,10 +28,10 @@ def target():
     return f"cuda -arch=sm_{DEVICE.compute_version.replace('.', '')}"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *CLASSIC])
 @pytest.mark.parametrize("back_end", ["cuda", "nvptx"])
 def test_program(name, back_end):
-    program = PROGRAMS[name]
+    program = PROGRAMS.get(name) or CLASSIC[name]
     if back_end == "nvptx" and not program.is_for_ptx:
         pytest.skip("LLVM's PTX lacks what the program needs")
     module = program.build(target() if back_end == "cuda" else back_end)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tests.gpu.classic_programs import CLASSIC
 from tests.gpu.programs import PROGRAMS, _chain, build_smallest, build_wide
 from tilesmith import te
 from tilesmith.runtime.opencl import buffers
@@ -18,11 +19,12 @@ DEVICE = tilesmith.opencl(0)
 pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no OpenCL device here")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *CLASSIC])
 def test_program(name):
-    module = PROGRAMS[name].build("opencl")
+    program = PROGRAMS.get(name) or CLASSIC[name]
+    module = program.build("opencl")
     for seed in range(2):
-        PROGRAMS[name].check(module, DEVICE, seed)
+        program.check(module, DEVICE, seed)
 
 
 @pytest.mark.parametrize("suffix", ["so", "tar", "o"])

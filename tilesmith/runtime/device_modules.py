@@ -9,13 +9,18 @@ nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+from tilesmith.runtime.device_code import containers_of
 from tilesmith.runtime.device_container import CodeContainer
+from tilesmith.runtime.formats import Format
+from tilesmith.runtime.library import Library
 from tilesmith.runtime.module import MODULE_LOADERS, Module
 from tilesmith.support.errors import ArtifactError
+from tilesmith.support.lazy import resolve
 
-__all__ = ["load_cubin", "load_cuda", "load_opencl", "module_of_kernels"]
+__all__ = ["load_cubin", "load_cuda", "load_opencl", "module_of_kernels", "modules_of_model"]
 
 _TEXTS = ("cl", "cu", "ptx")
 _ADVICE = "load the library that launches these kernels: it carries them"
@@ -24,12 +29,30 @@ _ADVICE = "load the library that launches these kernels: it carries them"
 def module_of_kernels(code: CodeContainer) -> Module:
     """Return a module that shows the code of kernels that a library carries."""
     order = sorted(code.parts, key=lambda name: name not in ("cl", "cu"))
-    formats = {name: _shown(name, code.parts[name]) for name in order}
+    formats: dict[str, Format] = {name: _shown(name, code.parts[name]) for name in order}
+    if "cu" in formats and code.architecture:
+        formats.setdefault("ptx", partial(_ptx, code))
     names = [kernel.name for kernel in code.kernels]
     return Module(
         code.kind, formats=formats, function_names=names, is_device=True, advice=_ADVICE,
         runnable=False,
     )  # fmt: skip
+
+
+def modules_of_model(library: Library, is_of_relay: bool) -> list[Module]:
+    """Return what a model imports: the code of its kernels where relay has built it, else, as
+    programs of relax expect, the library that imports this code.
+    """
+    if not is_of_relay:
+        return [Module("library", library=library)]
+    return [module_of_kernels(code) for code in containers_of(library)]
+
+
+def _ptx(code: CodeContainer) -> str:
+    """Compile CUDA C to PTX, by the compiler of the code generator."""
+    compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
+    source = code.parts["cu"].decode()
+    return bytes(compile_source(source, code.architecture, "ptx", code.options)).decode()
 
 
 def _shown(name: str, content: bytes) -> str | bytes:

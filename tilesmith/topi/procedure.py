@@ -16,6 +16,7 @@ from typing import Any
 from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS
+from tilesmith.target import Target
 from tilesmith.tir import Buffer
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.utils import DType, product, unravel_index
@@ -84,7 +85,12 @@ def rows_along(
         yield Row([0] * len(others), axis)
         return
     elements = product(shape)
-    parallel = not isinstance(elements, IntImm) or elements.value * work >= FEWEST_FOR_THREADS
+    target = Target.current(allow_none=True)
+    parallel = (
+        not isinstance(elements, IntImm)
+        or elements.value * work >= FEWEST_FOR_THREADS
+        or (target is not None and "gpu" in target.keys)  # one of whose threads is slow
+    )
     kind = "parallel" if parallel else "serial"
     with builder.for_range(0, rows, "row", kind=kind) as row:
         yield Row(unravel_index(row, others), axis)

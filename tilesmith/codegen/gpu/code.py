@@ -7,6 +7,7 @@ from tilesmith.codegen.gpu.module import emit_kernels
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.codegen.gpu.user_steps import compiled_by_user, source_after_user
 from tilesmith.ir import IRModule
+from tilesmith.runtime.formats import Format
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 
@@ -22,7 +23,7 @@ def generate_cuda(module: IRModule, target: Target, opt_level: int | None = None
     advice = "save('kernels.cu') for nvcc, or get_source('cubin')"
     made = compiled_by_user(source, target)
     if made is not None:
-        formats = {"cu": source, made[0]: made[1]}
+        formats: dict[str, Format] = {"cu": source, made[0]: made[1]}
         return Code(formats, advice=advice, alignments=alignments, tensor_maps=tensor_maps)
     arch = str(target.attrs.get("arch") or DEFAULT_ARCH)
     is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")

@@ -24,13 +24,17 @@ def _vector_lanes(element: DataType) -> tuple[int, ...]:
 
 _HELPERS = {
     # values of float16 and bfloat16 are kept as their bits: not every device has the types
+    # (a union: a ushort that is accessed as half too might be taken for two different objects)
     "f16_to_f32": """
-{inline} float f16_to_f32(ushort bits) {{ return vload_half(0, (const half*)&bits); }}""",
+{inline} float f16_to_f32(ushort bits) {{
+  union {{ ushort bits; uchar bytes[2]; }} both = {{bits}};
+  return vload_half(0, (const half*)both.bytes);
+}}""",
     "f32_to_f16": """
 {inline} ushort f32_to_f16(float value) {{
-  ushort bits;
-  vstore_half_rte(value, 0, (half*)&bits);
-  return bits;
+  union {{ ushort bits; uchar bytes[2]; }} both;
+  vstore_half_rte(value, 0, (half*)both.bytes);
+  return both.bits;
 }}""",
     "bf16_to_f32": """
 {inline} float bf16_to_f32(ushort bits) {{ return as_float((uint)bits << 16); }}""",

@@ -51,7 +51,7 @@ def compiled_by_user(source: str, target: Target) -> tuple[str, bytes] | None:
     if not isinstance(code, bytes | bytearray):
         raise CodegenError(
             f"'{name}' returned {type(made).__name__}, not code",
-            notes=("return PTX, a cubin or a fat binary: contrib.nvcc.compile_cuda(source, …)",),
+            notes=("return PTX, a cubin or a fat binary: target.nvcc.compile_cuda(source, …)",),
         )
     content = bytes(code)
     return _MACHINE_CODE.get(content[:4], "ptx"), content

@@ -13,7 +13,7 @@ from tilesmith.relay.backend.graph_json import memory_table
 from tilesmith.runtime.device_models import model_on
 from tilesmith.runtime.devices import RPC_SESS_MASK, Device
 from tilesmith.runtime.executable import Executable
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import UnknownNameError, UnsupportedError
 
 __all__ = ["AOTExecutorFactoryModule", "ExecutorFactoryModule", "GraphExecutorFactoryModule"]
 
@@ -118,6 +118,29 @@ class GraphExecutorFactoryModule(ExecutorFactoryModule):
         if not isinstance(self._graph_json, str):
             self._graph_json = self._graph_json()
         return self._graph_json
+
+    def __getitem__(self, item: str) -> Any:
+        if item == "debug_create":
+            return self._with_nodes
+        if item == "cuda_graph_create":
+            return self._for_cuda_graph
+        return super().__getitem__(item)
+
+    def _with_nodes(self, name: str, *devices: Device) -> GraphExecutorFactoryModule:
+        """Return what ``debug_executor.GraphModuleDebug`` takes: the program as it was built."""
+        self._check_name(name)
+        return self
+
+    def _for_cuda_graph(self, name: str, *devices: Device) -> Any:
+        """Return what ``GraphModuleCudaGraph`` takes: the program on a device."""
+        self._check_name(name)
+        return model_on(self.lib, devices)
+
+    def _check_name(self, name: str) -> None:
+        if name != self.libmod_name:
+            raise UnknownNameError(
+                f"the program has no model '{name}'", notes=(f"its name is '{self.libmod_name}'",)
+            )
 
     def get_graph_json(self) -> str:
         """Return the graph as JSON."""

@@ -6,6 +6,7 @@ products             blocks compute tiles of results: operands in shared memory,
 long reductions      rfactor: the threads of a block reduce parts, then each other's results
 short reductions     one thread for each result
 rows of softmax etc. one block for each row; what the row needs once in shared memory
+sorts, scans, ...    a thread for each row (see `procedures`)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tilesmith.topi.schedules.groups import Group, groups_of
 from tilesmith.topi.schedules.inlining import Policy, inline_where_useful
 from tilesmith.topi.schedules.limits import ThreadLimits, thread_limits
 from tilesmith.topi.schedules.loops import fused
+from tilesmith.topi.schedules.procedures import move_to_device
 from tilesmith.topi.schedules.program import (
     Program,
     Read,
@@ -48,6 +50,7 @@ _REGISTERS = 4
 def schedule(outs: Any) -> Schedule:
     """Schedule a program for the GPU that is the current target."""
     made = made_schedule(outs)
+    move_to_device(made)
     program = Program(made)
     inline_where_useful(program, _INLINE)
     scheduler = _Scheduler(program, thread_limits())
