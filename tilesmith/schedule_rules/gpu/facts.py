@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith.arith import detect_linear_equation
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.target import Target
-from tilesmith.target.gpu_machine import max_threads_per_block
+from tilesmith.target.gpu_machine import KIB, gpu_limits, max_threads_per_block
 from tilesmith.tir import Block, BufferLoad, For, ForKind, IterVar
 from tilesmith.tir.queries import loads, uses_variable
 from tilesmith.tir.schedule import LoopRV, Schedule
@@ -16,7 +16,7 @@ from tilesmith.tir.schedule import LoopRV, Schedule
 __all__ = [
     "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "has_parallel_rows", "inputs",
     "is_one", "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced",
-    "spatial", "thread_limit", "vector_length", "warp_size",
+    "shared_limit", "spatial", "thread_limit", "vector_length", "warp_size",
 ]  # fmt: skip
 
 VECTOR_BYTES = 16
@@ -103,6 +103,11 @@ def warp_size(target: Target) -> int:
     """Return how many threads run together; 32 where the target does not say."""
     given = int(target.attrs.get("thread_warp_size") or 32)
     return given if given > 1 else 32
+
+
+def shared_limit(target: Target) -> int:
+    """Return the bytes of shared memory that a block of threads may have."""
+    return gpu_limits(target).get("max_shared_memory_per_block", 48 * KIB)
 
 
 def multiprocessors(target: Target) -> int:

@@ -19,6 +19,7 @@ __all__ = ["general_reduction"]
 
 MOST_SHARED = 48 * 1024
 """Bytes of shared memory for rows; longer rows are read from memory again."""
+FOR_SUMS = 4 * 1024  # of the target's limit, what threads need to add up
 MOST_UNROLLED = 32  # steps of a thread
 PER_THREAD = 8  # elements that a thread should have at least
 
@@ -39,7 +40,7 @@ def general_reduction(sch: Schedule, target: Target) -> Schedule | None:
     blocks = sch.get_child_blocks(sch.get_block("root"))
     nodes = [sch.get(block) for block in blocks]
     *before, last = blocks
-    shared, budget = [], MOST_SHARED
+    shared, budget = [], min(MOST_SHARED, facts.shared_limit(target) - FOR_SUMS)
     for block, node in zip(before, nodes):
         size = _bytes_of_row(node.writes[0].buffer, outer)
         if size is None or size > budget:

@@ -51,6 +51,8 @@ SMALLEST = 16
 """Rows and columns of a product: with fewer, tiles would be mostly empty."""
 MOST_BATCHES = 65_535  # what the third axis of a grid may have
 STEP = 8  # of the sum, at least
+MOST_PADDING = 1.4
+"""What larger tiles may compute in place of one result that smaller ones compute."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +170,29 @@ def _is_used(indices: Sequence[PrimExpr], variable: Var) -> bool:
 
 
 def _tiling(product: _Product, target: Target) -> Tiling:
-    """Return the largest tiles of which there are enough for all multiprocessors."""
+    """Return the largest tiles that fit, of which there are enough for all multiprocessors, and
+    which are not mostly padding where smaller ones are not.
+    """
     rows, columns, steps = [product.size(kind) for kind in (ROWS, COLUMNS, SUM)]
-    chosen = TILINGS[-1]
-    for one in [one for one in TILINGS if one.threads <= facts.thread_limit(target)]:
-        blocks = -(-rows // one.tile[0]) * -(-columns // one.tile[1]) * product.size(BATCH)
-        if blocks >= facts.multiprocessors(target):
-            chosen = one
-            break
+    limit = facts.shared_limit(target)
+
+    def blocks(tiling: Tiling) -> int:
+        tiles = -(-rows // tiling.tile[0]) * -(-columns // tiling.tile[1])
+        return tiles * product.size(BATCH)
+
+    fitting = [
+        one if one.shared_bytes <= limit else replace(one, depth=STEP)
+        for one in TILINGS
+        if one.threads <= facts.thread_limit(target)
+        and replace(one, depth=STEP).shared_bytes <= limit
+    ]
+    enough = [one for one in fitting if blocks(one) >= facts.multiprocessors(target)]
+    computed = [blocks(one) * one.tile[0] * one.tile[1] for one in enough]
+    least = min(computed, default=0)
+    chosen = next(
+        (one for one, size in zip(enough, computed) if size <= MOST_PADDING * least),
+        fitting[-1] if fitting else TILINGS[-1],
+    )
     return replace(chosen, depth=STEP) if steps % chosen.depth and steps % STEP == 0 else chosen
 
 

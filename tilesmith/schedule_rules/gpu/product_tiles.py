@@ -47,6 +47,11 @@ class Tiling:
         """The threads of a block."""
         return self.warps[0] * self.warps[1] * self.lanes[0] * self.lanes[1]
 
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a block at most, for float32."""
+        return 4 * self.stages * self.depth * (sum(self.tile) + 2 * self.padding)
+
     def pieces(self, axis: int, vector: int = VECTOR) -> int:
         """Return how many pieces of ``vector`` rows (axis 0) or columns a thread has."""
         return self.tile[axis] // (self.warps[axis] * self.lanes[axis] * vector)
