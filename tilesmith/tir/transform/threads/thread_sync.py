@@ -223,18 +223,11 @@ class _Inserter:
             self.uneven.add(node.loop_var)
             return self.together(node, self.for_body)
         self.prover.common[node.loop_var] = Range.from_min_extent(node.min, node.extent)
-        has_roles = self.may_have_roles and self.has_roles(node.body)
+        has_roles = self.may_have_roles and _has_roles(self, node.body)
         self.apart += has_roles
         found = self.for_body(node)
         self.apart -= has_roles
         return found
-
-    def has_roles(self, body: Stmt) -> bool:
-        """Return whether some threads alone wait at barriers in shared memory: they may be turns
-        behind those for which they wait, so that all of them never meet in this loop.
-        """
-        return any_node(body, lambda node: isinstance(node, IfThenElse)
-                        and self.differs(node.condition) and _waits(node))  # fmt: skip
 
     def for_body(self, node: For) -> tuple[Stmt, AccessSummary]:
         begun = len(self.background)
@@ -537,6 +530,14 @@ class _AccessFinder(Visitor):
                 self.add(Access(argument, None, 1, None, writes))
             else:
                 self.visit(argument)
+
+
+def _has_roles(owner: _Inserter, body: Stmt) -> bool:
+    """Return whether some threads alone wait at barriers in shared memory: they may be turns behind
+    those for which they wait, so that all of them never meet in this loop.
+    """
+    return any_node(body, lambda node: isinstance(node, IfThenElse)
+                    and owner.differs(node.condition) and _waits(node))  # fmt: skip
 
 
 def _waits(node: Node) -> bool:
