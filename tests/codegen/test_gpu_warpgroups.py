@@ -18,6 +18,12 @@ from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
 from tilesmith.tir.interpreter.lockstep import run_kernels
+from tilesmith.tir.warpgroup_products import (
+    OperandLayout,
+    byte_offsets,
+    result_places,
+    swizzled,
+)
 
 TARGET = Target("cuda -arch=sm_90a", host="llvm")
 
@@ -125,6 +131,59 @@ def test_registers_stay_on_their_side():
     assert 'asm volatile("" : "+f"(c[i]) : : "memory");' in source
     of_words = _source(CASES["results of 16 bits"])
     assert "keep_registers_16r(c);" in of_words
+
+
+@pytest.mark.parametrize("element", [1, 2, 4])
+@pytest.mark.parametrize("width", [16, 32, 64, 128])
+def test_canonical_layouts_along_k(element, width):
+    """The PTX ISA and CuTe describe rows along k as ((8, m), (T, 2)), in units of T elements of 16
+    bytes: ((w T, SBO), (1, T)), and ((T, SBO), (1, LBO)) for rows of 16 bytes.
+    """
+    groups, leading, stride = 4, 4096, 8 * width * 3
+    t = 16 // element
+    found = byte_offsets(
+        OperandLayout("k", width, True), (8 * groups, 2 * t), leading, stride, element
+    )
+    for row in range(8 * groups):
+        for k in range(2 * t):
+            step = leading if width == 16 else 16
+            wanted = row % 8 * width + row // 8 * stride + k // t * step + k % t * element
+            assert found[row, k] == wanted
+
+
+@pytest.mark.parametrize("width", [16, 32, 64, 128])
+def test_canonical_layouts_along_mn(width):
+    """Rows along m or n: ((T, w, m), (8, k)): ((1, T, LBO), (w T, SBO)), and with rows of 16 bytes
+    the two distances trade places: ((T, 1, m), (8, k)): ((1, T, SBO), (T, LBO)).
+    """
+    leading, stride, parts = 8192, 8 * width * 5, 3
+    row = width // 2
+    found = byte_offsets(OperandLayout("mn", width, True), (row * parts, 16), leading, stride, 2)
+    between, groups = (stride, leading) if width == 16 else (leading, stride)
+    for outer in range(row * parts):
+        for k in range(16):
+            wanted = outer % row * 2 + outer // row * between + k % 8 * width + k // 8 * groups
+            assert found[outer, k] == wanted
+
+
+@pytest.mark.parametrize("width, bits", [(16, 0), (32, 1), (64, 2), (128, 3)])
+def test_the_order_of_pieces(width, bits):
+    """CuTe's Swizzle<bits, 4, 3>: bits from 7 on change as many from 4 on."""
+    places = np.arange(4096)
+    mask = (1 << bits) - 1
+    np.testing.assert_array_equal(swizzled(places, width), places ^ (places >> 7 & mask) << 4)
+
+
+@pytest.mark.parametrize("columns", [8, 64, 256])
+def test_places_of_results(columns):
+    """CuTe's CLayout_64xN: threads (4, 8, 4) and values (2, 2, N / 8) in a matrix by columns, at
+    strides (128, 1, 16) and (64, 8, 512).
+    """
+    thread, number = np.arange(128)[:, None], np.arange(columns // 2)[None, :]
+    place = thread % 4 * 128 + thread // 4 % 8 + thread // 32 * 16
+    place = place + number % 2 * 64 + number // 2 % 2 * 8 + number // 4 * 512
+    row, column = result_places(columns)
+    np.testing.assert_array_equal(row + 64 * column, place)
 
 
 DESCRIPTORS = {

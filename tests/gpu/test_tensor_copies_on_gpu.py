@@ -93,6 +93,7 @@ def test_product(stages, sizes):
 ROLES = {
     "2 stages": (by_tensor_maps(2, 5), 5), "3 stages": (by_tensor_maps(3, 64, warps=4), 64),
     "one stage": (by_tensor_maps(1, 3, warps=1), 3), "one loop": (in_one_loop(5, lag=0), 5),
+    "one loop, two turns behind": (in_one_loop(5, lag=2), 5),
 }  # fmt: skip
 
 

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.gpu_products import on_threads
+from tests.codegen.gpu_tensor_copies_script import product_by_tensor_maps
 from tests.tir.warp_roles_script import arrays_of_tiles, by_tensor_maps, in_one_loop
 from tilesmith.ir import IRModule
 from tilesmith.script import tir as T
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.lockstep import run_kernels
 
 BARRIER = 'T.tvm_storage_sync("shared")'
 
@@ -29,6 +32,28 @@ def test_nothing_is_added_to_roles_and_they_end(make, turns):
     assert found.script().count(BARRIER) == func.script().count(BARRIER) == 1
     arrays, expected = arrays_of_tiles(turns)
     run(found, *arrays)
+    np.testing.assert_array_equal(arrays[-1], expected)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: in_one_loop(5, lag=2), lambda: product_by_tensor_maps(64, 64, 256),
+])  # fmt: skip
+def test_the_source_of_a_copy_is_read_only(make):
+    """The passes for global memory add no barrier: the first thread waits in its branch for others,
+    which would wait at that barrier for the first thread.
+    """
+    func = make()
+    found = on_threads(IRModule({"main": func}), "cuda -arch=sm_90a")["main"]
+    assert found.script().count(BARRIER) == func.script().count(BARRIER)
+
+
+@pytest.mark.parametrize(("make", "turns"), [
+    (lambda: in_one_loop(5, lag=2), 5), (lambda: by_tensor_maps(2, 5), 5),
+])  # fmt: skip
+def test_roles_end_behind_all_passes(make, turns):
+    func = on_threads(IRModule({"main": make()}), "cuda -arch=sm_90a")["main"]
+    arrays, expected = arrays_of_tiles(turns)
+    assert run_kernels(func, arrays).findings == ()
     np.testing.assert_array_equal(arrays[-1], expected)
 
 

@@ -22,9 +22,10 @@ OrderGlobalMemory does the same for values that the threads of one block exchang
 memory. The barrier of a block orders shared and global memory; a back end whose barriers name what
 they order (OpenCL) names both. Unlike shared memory, global memory is seldom there to exchange
 values, and is accessed at places that nobody can compare (``B[P[tx]]``). So what is only possible
-is not refused: in a branch that not all threads take there is no barrier, what an update in place
-touches (``B[P[tx]] += x``) belongs to its thread, and atomic additions may meet. Refused is what
-blocks of threads exchange for certain (``grid_exchange``), since no barrier can help.
+is not refused: there is no barrier in a branch that not all threads take, nor in a loop where some
+wait for others at barriers in shared memory; what an update in place touches (``B[P[tx]] += x``)
+belongs to its thread, and atomic additions may meet. Refused is what blocks of threads exchange for
+certain (``grid_exchange``), since no barrier can help.
 """
 
 from __future__ import annotations
@@ -113,10 +114,16 @@ class _Inserter:
         self.in_async_scope = False
         self.extra = 0  # barriers that were inserted
         self.apart = 0  # statements around that not all threads execute
+        self.may_have_roles = False  # whether some threads may wait for others by themselves
         self.order = 1  # counts bulk copies, waits for their barriers, and accesses after those
         self.waited = 0  # when the last of these waits was
 
     # Accesses.
+
+    @property
+    def is_lenient(self) -> bool:
+        """True for global memory of a block, where what is only possible is not refused."""
+        return self.scope == "global" and not self.whole_grid
 
     def covers(self, pointer: Var) -> bool:
         return (pointer.storage_scope or "global") == self.scope
@@ -216,7 +223,11 @@ class _Inserter:
             self.uneven.add(node.loop_var)
             return self.together(node, self.for_body)
         self.prover.common[node.loop_var] = Range.from_min_extent(node.min, node.extent)
-        return self.for_body(node)
+        has_roles = self.may_have_roles and _has_roles(self, node.body)
+        self.apart += has_roles
+        found = self.for_body(node)
+        self.apart -= has_roles
+        return found
 
     def for_body(self, node: For) -> tuple[Stmt, AccessSummary]:
         begun = len(self.background)
@@ -307,7 +318,7 @@ class _Inserter:
 
     def together(self, node: Any, visit: Any) -> tuple[Stmt, AccessSummary]:
         """Visit a statement that not all threads execute, so that it must contain no barrier."""
-        if self.scope == "global" and not self.whole_grid:
+        if self.is_lenient:
             self.apart += 1
             found: tuple[Stmt, AccessSummary] = visit(node)
             self.apart -= 1
@@ -490,7 +501,10 @@ class _AccessFinder(Visitor):
             # One thread issues several of them, and barriers in shared memory order them.
             self.add(Access(node.args[0], None, 1, None, True, atomic=True, bulk=True))
             for argument in node.args[1:]:
-                self.visit(argument)
+                if isinstance(argument, Var) and argument.dtype.is_handle:
+                    self.add(Access(argument, None, 1, None, False))  # the source
+                else:
+                    self.visit(argument)
         elif operands := register_operands(node):
             self.registers(node, operands)
         else:
@@ -516,6 +530,18 @@ class _AccessFinder(Visitor):
                 self.add(Access(argument, None, 1, None, writes))
             else:
                 self.visit(argument)
+
+
+def _has_roles(owner: _Inserter, body: Stmt) -> bool:
+    """Return whether some threads alone wait at barriers in shared memory: they may be turns behind
+    those for which they wait, so that all of them never meet in this loop.
+    """
+    return any_node(body, lambda node: isinstance(node, IfThenElse)
+                    and owner.differs(node.condition) and _waits(node))  # fmt: skip
+
+
+def _waits(node: Node) -> bool:
+    return any_node(node, lambda inner: is_call(inner, "tir.ptx_wait_barrier"))
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:
@@ -544,6 +570,7 @@ class _Kernels(Rewriter):
                 refuse_exchange_between_blocks(node)
             inserter = _Inserter(self.scope, self.whole_grid)
             inserter.written = _written(node)
+            inserter.may_have_roles = inserter.is_lenient and _waits(node)
             return inserter.visit(node)[0]
         body = self.visit(node.body)
         return node if body is node.body else node.with_fields(body=body)
