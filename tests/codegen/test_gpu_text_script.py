@@ -319,3 +319,11 @@ def test_a_missing_compiler_names_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(MissingDependencyError, match="cuda-bindings"):
         compile_source("// not kept in the cache", "sm_80")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("kind", ["cubin", "ptx"])
+def test_an_architecture_that_the_compiler_does_not_know(kind):
+    with pytest.raises(CodegenError, match="does not know the architecture 'sm_999'") as caught:
+        compile_source("// nothing", "sm_999", kind)
+    assert "sm_80, " in str(caught.value) and "pip install -U" in str(caught.value)

@@ -285,3 +285,15 @@ def test_runs_are_checked():
     run(no_barrier, a, a.copy())
     with knobs.override(check_gpu=True), pytest.raises(ExecutionError, match="race"):
         run(no_barrier, a, a.copy())
+
+
+def test_what_was_not_run_is_not_clean():
+    @T.prim_func
+    def calls(A: T.Buffer((64,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 64)
+        A[tx] = T.call_extern("float32", "somebodys_function", A[tx])
+
+    report = gpu_report(calls, compile_kernels=False)
+    assert report.not_run == ("calls",) and not report.findings and not report.is_clean
+    assert "✗ not checked: the kernels of calls" in str(report) and "No races" not in str(report)
+    assert json.loads(report.to_json())["not_run"] == ["calls"]

@@ -138,6 +138,13 @@ def test_composite():
         ("llvm -system-lib", "no option '-system-lib' any more", "system_lib() finds it"),
         ("c -runtime=c", "no option '-runtime' any more", "leave the option out"),
         ("cuda -target=x", "no option '-target'", ""),
+        ("cuda -arch=90", "expects an architecture such as 'sm_90' or 'sm_90a', got '90'", ""),
+        ("cuda -arch=sm_5", "got 'sm_5'", "sm_90"),
+        ({"kind": "cuda", "arch": "sm_90x"}, "got 'sm_90x'", "sm_90a"),
+        ("nvptx -mcpu=haswell", "expects an architecture", "sm_90"),
+        ("cuda -max_threads_per_block=-3", "expects a positive whole number, got -3", ""),
+        ("opencl -max_num_threads=0", "expects a positive whole number, got 0", ""),
+        ("opencl -max_shared_memory_per_block=-1", "that is not negative, got -1", ""),
     ],
 )
 def test_errors_name_the_mistake_and_the_remedy(bad, message, advice):

@@ -76,5 +76,5 @@ def wide_blocks(x: T.Buffer((128,), "float32")):
 @pytest.mark.parametrize("option", ["max_num_threads", "max_threads_per_block"])
 def test_kernels_with_more_threads_are_refused(option):
     tilesmith.build(wide_blocks, target=Target(f"opencl -{option}=128", host="llvm"))
-    with pytest.raises(VerifyError, match="128, max_threads_per_block is 64"):
+    with pytest.raises(VerifyError, match="block: 128, max_threads_per_block is 64"):
         tilesmith.build(wide_blocks, target=Target(f"opencl -{option}=64", host="llvm"))

@@ -162,6 +162,47 @@ def shuffle_in_a_branch(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float
         B[tx] = T.tvm_warp_shuffle(T.uint32(0xFFFFFFFF), A[tx], 20, 32, 32)
 
 
+@T.prim_func
+def counts_before_the_barrier(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.alloc_buffer((8,), "int32", scope="shared")
+    if tx < 8:
+        S[tx] = 0
+    T.evaluate(T.call_intrin("int32", "tir.atomic_add", T.address_of(S[A[tx] % 8]), 1))
+    T.tvm_storage_sync("shared")
+    if tx < 8:
+        B[tx] = S[tx]
+
+
+@T.prim_func
+def reads_while_others_count(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.alloc_buffer((8,), "int32", scope="shared")
+    if tx < 8:
+        S[tx] = 0
+    T.tvm_storage_sync("shared")
+    T.evaluate(T.call_intrin("int32", "tir.atomic_add", T.address_of(S[A[tx] % 8]), 1))
+    if tx < 8:
+        B[tx] = S[tx]
+
+
+@T.prim_func
+def counts_from_nothing(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.alloc_buffer((8,), "int32", scope="shared")
+    T.evaluate(T.call_intrin("int32", "tir.atomic_add", T.address_of(S[A[tx] % 8]), 1))
+    T.tvm_storage_sync("shared")
+    if tx < 8:
+        B[tx] = S[tx]
+
+
+@T.prim_func
+def blocks_count_and_read(A: T.Buffer((2,), "int32"), B: T.Buffer((2,), "int32")):
+    bx = T.launch_thread("blockIdx.x", 2)
+    T.evaluate(T.call_intrin("int32", "tir.atomic_add", T.address_of(A[0]), 1))
+    B[bx] = A[0]
+
+
 FAULTS = [
     (no_barrier, "race", "S[tx] = A[tx]"),
     (no_barrier_behind, "race", "S[tx] = A[i, tx]"),
@@ -179,6 +220,10 @@ FAULTS = [
     (stores_what_a_copy_replaces, "race", "S[31 - tx] ="),
     (small_mask, "shuffle mask", "T.tvm_warp_shuffle_down"),
     (shuffle_in_a_branch, "shuffle mask", "T.tvm_warp_shuffle("),
+    (counts_before_the_barrier, "race", "S[tx] = 0"),
+    (reads_while_others_count, "race", "B[tx] = S[tx]"),
+    (counts_from_nothing, "undefined read", "atomic_add"),
+    (blocks_count_and_read, "race across blocks", "B[bx] = A[0]"),
 ]
 
 
@@ -209,6 +254,19 @@ def test_the_first_finding_is_raised_as_a_typed_error(func, kind):
     with pytest.raises(wanted, match=kind) as caught:
         run_kernels(func, arrays_of(func), LockstepOptions(raise_first=True))
     assert "in the kernel" in str(caught.value) and "test_lockstep_script.py" in str(caught.value)
+
+
+ATOMIC_FAULTS = [(func, kind) for func, kind, _ in FAULTS if "atomic_add" in func.script()]
+
+
+@pytest.mark.parametrize(
+    "func, kind", ATOMIC_FAULTS, ids=[one[0].attrs["global_symbol"] for one in ATOMIC_FAULTS]
+)
+def test_atomic_operations_thread_by_thread(func, kind):
+    wanted = "never written" if kind == "undefined read" else "race: .*adds to"
+    with pytest.raises(ExecutionError, match=wanted) as caught:
+        run(func, *arrays_of(func), options=Options(check_races=True, check_undefined=True))
+    assert "test_lockstep_script.py" in str(caught.value)
 
 
 def test_a_race_names_both_threads():
@@ -316,7 +374,20 @@ def vectors(A: T.Buffer((32, 4), "float32"), B: T.Buffer((128,), "float32")):
     B[T.Ramp(tx * 4, 1, 4)] = x[T.Ramp(0, 1, 4)] + T.Broadcast(T.float32(1), 4)
 
 
-CORRECT = [reverse, warps_wait, guarded_tail, sum_by_shuffles, atomics, waits_for_copies,
+@T.prim_func
+def histogram(A: T.Buffer((64,), "int32"), B: T.Buffer((8,), "int32")):
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.alloc_buffer((8,), "int32", scope="shared")
+    if tx < 8:
+        S[tx] = 0
+    T.tvm_storage_sync("shared")
+    T.evaluate(T.call_intrin("int32", "tir.atomic_add", T.address_of(S[A[tx] % 8]), 1))
+    T.tvm_storage_sync("shared")
+    if tx < 8:
+        B[tx] = S[tx]
+
+
+CORRECT = [reverse, histogram, warps_wait, guarded_tail, sum_by_shuffles, atomics, waits_for_copies,
            threads_copy_one_place, odd_types, vectors]  # fmt: skip
 
 

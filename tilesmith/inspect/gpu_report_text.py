@@ -38,6 +38,8 @@ def _findings(console: Any, report: GPUReport) -> None:
         console.print(
             "No races, undefined reads, accesses out of bounds or divergent barriers found."
         )
+    for name in report.not_run:
+        console.print(f"✗ not checked: the kernels of {name} could not be run (see the note)")
     for finding in report.findings:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
         console.print(f"✗ {finding.kind} in {finding.kernel}: {finding.message}{times}")

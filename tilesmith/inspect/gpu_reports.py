@@ -50,7 +50,7 @@ class GPUReport:
     """What was found in the kernels of a program, and what each of them costs on a machine.
 
     ``violations``: limits of the machine that kernels exceed, as `VerifyGPUCode` says them;
-    ``notes``: what was not looked at.
+    ``notes``: what was not looked at; ``not_run``: the functions whose kernels could not be run.
     """
 
     machine: GPUMachine
@@ -59,11 +59,12 @@ class GPUReport:
     findings: tuple[Finding, ...]
     violations: tuple[GPUViolation, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    not_run: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:
-        """Return whether nothing wrong was found."""
-        return not self.findings and not self.violations
+        """Return whether all functions were run and nothing wrong was found."""
+        return not self.findings and not self.violations and not self.not_run
 
     def raise_findings(self) -> None:
         """Raise the first finding as an error, if there is one."""
@@ -89,6 +90,7 @@ class GPUReport:
             ],
             "kernels": [kernel.as_json() for kernel in self.kernels],
             "notes": list(self.notes),
+            "not_run": list(self.not_run),
         }  # fmt: skip
 
     def to_json(self) -> str:
@@ -129,6 +131,7 @@ def gpu_report(
     findings: list[Finding] = []
     violations: list[GPUViolation] = []
     notes: list[str] = []
+    not_run: list[str] = []
     functions = _kernels(module, chosen)
     if args is not None and len(functions) != 1:
         raise ConfigError("args are those of one function", notes=("pass a PrimFunc",))
@@ -136,8 +139,11 @@ def gpu_report(
         violations += _violations(name, func, chosen)
         options = LockstepOptions(blocks, statements, False, warp_size_of(func))
         result, found = run_checks(func, name, args, options, [counters, *observers])
-        findings += result.findings
         notes += found
+        if result is None:
+            not_run.append(name)
+            continue
+        findings += result.findings
         notes += [
             f"{kernel}: long loops were cut; what they do between is counted, not run"
             for kernel in result.cut
@@ -161,6 +167,7 @@ def gpu_report(
         tuple(findings),
         tuple(violations),
         tuple(dict.fromkeys(notes)),
+        tuple(not_run),
     )
 
 

@@ -94,9 +94,9 @@ def run_checks(
     arguments: Sequence[Any] | None = None,
     options: LockstepOptions | None = None,
     observers: Sequence[Observer] = (),
-) -> tuple[LockstepResult, list[str]]:
+) -> tuple[LockstepResult | None, list[str]]:
     """Run the kernels of a function on arguments (small whole numbers where none are given); return
-    what is found, and notes about what could not be looked at.
+    what is found (None where they could not be run), and notes about what was not looked at.
 
     Raises UnsupportedError if no arguments can be made for the function.
     """
@@ -109,15 +109,15 @@ def run_checks(
         note = f"{name}: checked thread by thread, without counters ({error.message})"
     outside = calls_outside(func)
     if outside is not None:
-        return LockstepResult((), (), ()), [f"{name}: not run, it calls {outside}"]
+        return None, [f"{name}: not run, it calls {outside}"]
     if promised_statements(func, {}) > _MOST_STATEMENTS:
-        return LockstepResult((), (), ()), [f"{note}; not run: its loops are too long for that"]
+        return None, [f"{note}; not run: its loops are too long for that"]
     checked = Options(check_races=True, check_undefined=True, warp_size=options.warp_size)
     try:
         run(func, *[_copied(one) for one in given], options=checked)
     except UnsupportedError as error:
         record_fallback("check", name, error)
-        return LockstepResult((), (), ()), [f"{name}: not run: {error.message}"]
+        return None, [f"{name}: not run: {error.message}"]
     except ExecutionError as error:
         if options.raise_first:
             raise

@@ -59,6 +59,7 @@ from tilesmith.script.tir_frames import (
 )  # fmt: skip
 from tilesmith.script.tir_loops import (
     check_thread,
+    check_threads,
     grid,  # noqa: F401
     parallel,  # noqa: F401
     serial,  # noqa: F401
@@ -382,6 +383,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> IterVar:
 def launch_thread(thread: Any, extent: Any) -> LaunchThreadFrame:
     """Run the rest of the block on a number of threads; return the variable that counts them."""
     extent = convert(extent)
+    check_threads(getattr(thread, "thread_tag", thread), extent)
     if isinstance(thread, str):
         thread = env_thread(thread, extent.dtype)
     if thread.dom is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import const, convert, operators
+from tilesmith.ir import IntImm, const, convert, operators
 from tilesmith.script.diagnostics import nearest
 from tilesmith.script.tir_blocks import domain_of
 from tilesmith.script.tir_frames import ForFrame
@@ -12,7 +12,10 @@ from tilesmith.support.errors import ScriptError, TypeMismatchError
 from tilesmith.tir.ranges import extent_between
 from tilesmith.tir.stmt import ForKind
 
-__all__ = ["check_thread", "grid", "parallel", "serial", "thread_binding", "unroll", "vectorized"]
+__all__ = [
+    "check_thread", "check_threads", "grid", "parallel", "serial", "thread_binding", "unroll",
+    "vectorized",
+]  # fmt: skip
 
 
 def _loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: Any = None) -> ForFrame:
@@ -53,7 +56,9 @@ def thread_binding(
     if thread is None:
         raise ScriptError('T.thread_binding needs thread="threadIdx.x" or the like')
     check_thread(thread)
-    return _loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
+    frame = _loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
+    check_threads(thread, frame.domains[0][1])
+    return frame
 
 
 _THREADS = [
@@ -69,6 +74,15 @@ def check_thread(tag: Any) -> None:
     advice = nearest(tag, _THREADS)
     if advice:
         raise ScriptError(f"unknown thread axis '{tag}'", notes=advice)
+
+
+def check_threads(tag: Any, extent: Any) -> None:
+    """Refuse a constant number of threads below 0; 0 is that of a tensor without elements."""
+    if isinstance(extent, IntImm) and extent.value < 0:
+        raise ScriptError(
+            f"{tag} cannot have {extent.value} threads",
+            notes=("the extent of a thread axis is how many threads or blocks there are",),
+        )
 
 
 def grid(*extents: Any) -> ForFrame:

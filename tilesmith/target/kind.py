@@ -4,6 +4,7 @@ follow it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,6 +15,14 @@ from tilesmith.support.registry import Registry
 
 CPU, CUDA, OPENCL, AOCL, VULKAN, METAL = 1, 2, 4, 5, 7, 8
 ROCM, EXT_DEV, WEBGPU, HEXAGON = 10, 12, 15, 16
+
+_ARCHITECTURE = r"sm_\d{2,3}[af]?"
+_FORMS = {
+    ("cuda", "arch"): (rf"{_ARCHITECTURE}|compute_\d{{2,3}}[af]?", "such as 'sm_90' or 'sm_90a'"),
+    ("nvptx", "mcpu"): (_ARCHITECTURE, "such as 'sm_90'"),
+}
+"""Forms that the texts of some options have, by kind and option, and how that is said."""
+_POSITIVE = ("max_threads_per_block", "max_num_threads", "thread_warp_size")
 
 VALUE_TYPES = ("str", "int", "bool", "strings", "target", "targets")
 
@@ -62,6 +71,13 @@ class TargetOption:
             raise self._refused(value, kind, {"str": "a text", "int": "a whole number"}.get(
                 self.value_type, "true or false"
             ))  # fmt: skip
+        form, example = _FORMS.get((kind, self.name), ("", ""))
+        if form and not re.fullmatch(form, value):
+            raise self._refused(value, kind, f"an architecture {example}")
+        if self.name in _POSITIVE and value < 1:
+            raise self._refused(value, kind, "a positive whole number")
+        if self.name.startswith("max_") and value < 0:
+            raise self._refused(value, kind, "a whole number that is not negative")
         return value
 
     def _refused(self, value: Any, kind: str, expected: str) -> TargetError:

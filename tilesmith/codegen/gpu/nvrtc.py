@@ -90,6 +90,13 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 @cache
+def _architectures() -> tuple[int, ...]:
+    """Return the numbers of the architectures that the compiler knows."""
+    status, numbers = _nvrtc().nvrtcGetSupportedArchs()
+    return tuple(numbers) if int(status) == 0 else ()
+
+
+@cache
 def header_folders() -> tuple[str, ...]:
     """Return the folders with CUDA's headers: those of the package, else of a toolkit."""
     found = importlib.util.find_spec("nvidia")
@@ -145,6 +152,18 @@ def _compile_error(source: str, log: str, options: Sequence[str]) -> CodegenErro
         near = range(max(1, at - _SHOWN_LINES), min(len(lines), at + _SHOWN_LINES) + 1)
         shown += [f"{'>' if n == at else ' '} {n:4} {lines[n - 1]}" for n in near]
     first = next((line for line in log.splitlines() if "error" in line), "no message")
+    wrong = options[0].partition("=")[2].replace("compute_", "sm_")
+    if "--gpu-architecture" in first:
+        known = ", ".join([f"sm_{number}" for number in _architectures()])
+        version = ".".join([str(number) for number in nvrtc_version()])
+        return CodegenError(
+            f"NVRTC {version} does not know the architecture '{wrong}'",
+            notes=(
+                f"it compiles for {known}",
+                "name one of them (Target('cuda -arch=sm_90')), or install a newer one: "
+                "pip install -U nvidia-cuda-nvrtc",
+            ),
+        )
     return CodegenError(
         f"NVRTC refuses the source: {first}",
         notes=("\n".join(shown), log[-4000:], f"options: {' '.join(options)}"),

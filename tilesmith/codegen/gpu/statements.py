@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.codegen.c_family.memory import pointed_dtype, pointer_space
 from tilesmith.codegen.c_family.pieces import UNARY
 from tilesmith.codegen.c_family.statements import CommonStatements, has_effect
@@ -13,6 +15,7 @@ from tilesmith.codegen.gpu.registers import indexes_registers
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.vectors import load_vectors, store_lane, store_vector
 from tilesmith.ir.queries import is_call
+from tilesmith.support.errors import TilesmithError
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import IterVar
 
@@ -30,6 +33,15 @@ class StatementWriter(CommonStatements):
         self.out: Lines = emit.out
         self.threads: dict[str, str] = {}
         self.returns = "void"
+
+    def visit(self, stmt: Any) -> Any:
+        """Write a statement; what refuses it is raised with its place in the program."""
+        try:
+            return super().visit(stmt)
+        except TilesmithError as error:
+            if error.span is None:
+                error.span = getattr(stmt, "span", None)
+            raise
 
     def visit_Evaluate(self, stmt: tir.Evaluate) -> None:
         value, emit = stmt.value, self.emit

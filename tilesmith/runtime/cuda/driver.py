@@ -234,8 +234,8 @@ def lost_error(device_id: int, message: str = "") -> DeviceLostError:
         notes=(
             f"cuda({device_id}) and its tensors cannot be used any more in this process: "
             f"{reason}. Tensors on the host and other devices still work; start the program again",
-            "an illegal access is found by running the kernel in the interpreter "
-            "(tilesmith.tir.interpreter), or under compute-sanitizer",
+            "what kernels do wrong is found by TILESMITH_CHECK_GPU=1 when they are built, by "
+            "tilesmith.inspect.gpu_report, or under compute-sanitizer",
             *([f"kernels launched before, the last one first: {launched}"] if launched else []),
         ),
     )

@@ -115,6 +115,8 @@ class _BoundsFinder(Visitor):
             var = attribute.node.var
             self.analyzer.bind(var, Range(attribute.value.astype(var.dtype)))
             self.note_range(var, const(0, var.dtype), attribute.value)
+            if self.analyzer.can_prove(attribute.value <= 0):
+                return
         self.visit(attribute.body)
 
     def visit_AssertStmt(self, check: AssertStmt) -> None:

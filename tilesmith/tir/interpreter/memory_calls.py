@@ -13,6 +13,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.call_rules import handles
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.structures import get_field, set_field
 from tilesmith.tir.interpreter.values import (
     Environment,
@@ -76,10 +77,14 @@ def _access_pointer(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 def _atomic_add(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     """Compile an addition to the element behind a pointer; the call returns the old value."""
     pointer, value = [compiler.visit(arg) for arg in call.args]
-    dtype = call.args[1].dtype
+    dtype, span = call.args[1].dtype, compiler.scope.span
 
     def add(env: Environment) -> Any:
-        place = pointer(env).view(dtype, (1,), None, 0)
+        behind = pointer(env)
+        place = behind.view(dtype, (1,), None, 0)
+        watch = env[CONTEXT_SLOT].watch
+        if watch is not None and env[THREAD_SLOT] is not None:
+            watch.atomic(env, behind, dtype.nbytes, "memory behind a pointer", span)
         before = scalar(place[0].item() if dtype.is_integer else place[0], dtype)
         after = before + value(env)
         place[0] = wrap_int(after, dtype) if dtype.is_integer else after

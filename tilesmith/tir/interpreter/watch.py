@@ -28,6 +28,7 @@ __all__ = ["AccessObserver", "Observe", "Watch", "touch_bytes"]
 Observe = Callable[..., list[int]]
 
 _WRITTEN = b"\1" * 4096  # flags of bytes that have been written
+_ATOMIC = "atomic"
 
 
 class Access:
@@ -93,6 +94,7 @@ class Watch:
         self.orders: dict[Any, Order] = {}  # by block, once it has barriers in shared memory
         self.writes: dict[Any, tuple[bytes, list[Access]]] = {}
         self.reads: dict[Any, list[Access]] = {}
+        self.atomics: dict[Any, list[Access]] = {}
         self.lines: dict[Any, Any] = {}  # by address and kind: where the program accessed it last
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
@@ -269,6 +271,11 @@ class Watch:
             kind = "writes" if writes else "reads"
             line = self.lines.get((address, True))
             raise _race(what, (present, kind, span), (others[-1], "writes", line))
+        for one in self.atomics.get(address, ()):
+            if not one.ordered(present):
+                kind = "writes" if writes else "reads"
+                line = self.lines.get((address, _ATOMIC))
+                raise _race(what, (present, kind, span), (one, "adds to", line))
         if span is not None:
             self.lines[address, writes] = span
         readers = self.reads.setdefault(address, [])
@@ -291,6 +298,32 @@ class Watch:
                 raise _race(what, (present, "writes", span), (reader, "reads", line))
         readers.clear()
         self.writes[address] = (value, [present])
+
+    def atomic(self, env: Environment, pointer: Pointer, size: int, what: str, span: Any) -> None:
+        """Check an atomic operation, which needs no order with others, against plain accesses."""
+        known = self.written.get(id(pointer.memory))
+        if known is not None:
+            flags = known[1]
+            place = slice(pointer.offset, pointer.offset + size)
+            if flags[place] != _WRITTEN[:size]:
+                who = env[THREAD_SLOT].describe()
+                raise ExecutionError(
+                    f"{what} is read by thread {who} and was never written", span=span
+                )
+        if not self.options.check_races:
+            return
+        address, present = (id(pointer.memory), pointer.offset), self.access(env[THREAD_SLOT])
+        earlier = [(one, True) for one in self.writes.get(address, (b"", []))[1]]
+        earlier += [(one, False) for one in self.reads.get(address, [])]
+        for one, has_written in earlier:
+            if not one.ordered(present):
+                did, line = "writes" if has_written else "reads", (address, has_written)
+                raise _race(what, (present, "adds to", span), (one, did, self.lines.get(line)))
+        if span is not None:
+            self.lines[address, _ATOMIC] = span
+        known_ones = self.atomics.setdefault(address, [])
+        if present not in known_ones:
+            known_ones[:] = [one for one in known_ones if not one.ordered(present)] + [present]
 
 
 def _race(

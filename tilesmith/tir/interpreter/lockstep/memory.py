@@ -136,6 +136,7 @@ class Shadow:
         self.reads = _Records(count)
         self.second_reads = _Records(count)  # by another thread than `reads`
         self.reads_by: dict[int, _Records] = {}  # by warp, where some threads are ordered only
+        self.atomics: tuple[_Records, _Records] | None = None  # the second by another thread
         self.count = count
         self.across_blocks = across_blocks
         self.overwritten: tuple[int | None, int | None, int] | None = None
@@ -145,6 +146,8 @@ class Shadow:
         if across_blocks:
             self.first_write = numpy.zeros(count, numpy.int32)
             self.first_read = numpy.zeros(count, numpy.int32)
+            self.first_atomic = numpy.zeros(count, numpy.int32)
+            self.atomic_block = numpy.zeros(count, numpy.int32)
             self.write_block = numpy.zeros(count, numpy.int32)
             self.read_block = numpy.zeros(count, numpy.int32)
 
@@ -164,18 +167,51 @@ class Shadow:
             fresh = at[self.first_read[at] < clock.launch_first]
             self.first_read[fresh] = clock.epoch
             self.read_block[fresh] = block
+        if self.atomics is not None and not bad.any():
+            bad, what = self._beside_atomics(at, threads, clock), "adds to"
         if clock.order is not None:
             self._read_by(at, threads if readers is None else readers, clock, site)
             return bad, what
-        reads, second = self.reads, self.second_reads
-        before = (reads.epoch[at] == clock.epoch) & (reads.thread[at] != threads)
-        if before.any():
-            second.put(at[before], reads.thread[at[before]], clock, site)
-        reads.put(at, threads, clock, site)
-        again = reads.thread[at] != threads
-        if again.any():
-            second.put(at[again], threads[again], clock, site)
+        _put_both((self.reads, self.second_reads), at, threads, clock, site)
         return bad, what
+
+    def atomic(
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int
+    ) -> tuple[numpy.ndarray, str]:
+        """Record atomic operations, which are ordered among themselves; return which of them race
+        with plain accesses, and with what."""
+        self.overwritten = None
+        bad, what = self.writes.unordered(at, threads, clock), "writes"
+        if self.across_blocks:
+            first = self.first_write[at]
+            bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
+        if not bad.any():
+            what = "reads"
+            for records in self._all_reads():
+                bad = bad | records.unordered(at, threads, clock)
+            if self.across_blocks:
+                first = self.first_read[at]
+                bad |= (first >= clock.launch_first) & (first < clock.block_first)
+        if self.across_blocks:
+            fresh = at[self.first_atomic[at] < clock.launch_first]
+            self.first_atomic[fresh] = clock.epoch
+            self.atomic_block[fresh] = block
+        if self.atomics is None:
+            self.atomics = _Records(self.count), _Records(self.count)
+        _put_both(self.atomics, at, threads, clock, site)
+        return bad, what
+
+    def _beside_atomics(
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock
+    ) -> numpy.ndarray:
+        """Return which plain accesses are not ordered with atomic operations of other threads."""
+        assert self.atomics is not None
+        one, second = self.atomics
+        bad = one.unordered(at, threads, clock) | second.unordered(at, threads, clock)
+        if self.across_blocks:
+            first = self.first_atomic[at]
+            bad |= (first >= clock.launch_first) & (first < clock.block_first)
+        return bad
 
     def _read_by(
         self, at: numpy.ndarray, readers: numpy.ndarray, clock: Clock, site: int
@@ -227,6 +263,8 @@ class Shadow:
                 first = self.first_read[at]
                 bad |= (first >= clock.launch_first) & (first < clock.block_first)
             what = "reads"
+        if self.atomics is not None and not bad.any():
+            bad, what = self._beside_atomics(at, threads, clock), "adds to"
         self.overwritten = None
         if bad.any():
             first = int(numpy.argmax(bad))
@@ -271,11 +309,12 @@ class Shadow:
     def _before(
         self, where: int, thread: int, what: str, clock: Clock
     ) -> tuple[int | None, int | None, int]:
-        records = self.writes if what == "writes" else self.reads
-        if what == "reads":
+        records = self.writes
+        if what != "writes":
+            kept = list(self.atomics or ()) if what == "adds to" else self._all_reads()
             one = numpy.array([where]), numpy.array([thread])
-            found = [each for each in self._all_reads() if each.unordered(*one, clock)[0]]
-            records = (found or [self.second_reads])[0]
+            found = [each for each in kept if each.unordered(*one, clock)[0]]
+            records = found[0] if found else kept[1]
         is_here = records.epoch[where] == clock.epoch
         if clock.order is not None:
             is_here = is_here or records.thread[where] >= clock.order.threads
@@ -285,8 +324,25 @@ class Shadow:
             others = self._equal[self._equal // _MOST_THREADS == where] % _MOST_THREADS
             if (others != thread).any():
                 return int(others[others != thread][0]), None, int(records.site[where])
-        block = self.write_block if what == "writes" else self.read_block
+        block = {
+            "writes": self.write_block, "reads": self.read_block, "adds to": self.atomic_block
+        }[what]  # fmt: skip
         return None, int(block[where]), int(records.site[where])
+
+
+def _put_both(
+    records: tuple[_Records, _Records], at: numpy.ndarray, threads: numpy.ndarray, clock: Clock,
+    site: int,
+) -> None:  # fmt: skip
+    """Record accesses of which several threads may do the same: the last one, and another one."""
+    one, second = records
+    before = (one.epoch[at] == clock.epoch) & (one.thread[at] != threads)
+    if before.any():
+        second.put(at[before], one.thread[at[before]], clock, site)
+    one.put(at, threads, clock, site)
+    again = one.thread[at] != threads
+    if again.any():
+        second.put(at[again], threads[again], clock, site)
 
 
 def _keys(at: numpy.ndarray, threads: numpy.ndarray) -> numpy.ndarray:

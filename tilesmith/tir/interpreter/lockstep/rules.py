@@ -17,7 +17,13 @@ from tilesmith.ir.rules import OperatorRules
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep.accesses import Place, checked_read, pointed
+from tilesmith.tir.interpreter.lockstep.accesses import (
+    Place,
+    checked_read,
+    defined_at,
+    note_undefined,
+    pointed,
+)
 from tilesmith.tir.interpreter.lockstep.copies import PTX_QUEUE
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.strands import Left, Meeting, Step
@@ -207,11 +213,13 @@ def _atomic_add(compiler: Any, call: Call) -> Evaluate:
         memory, offset = pointer(env)
         flat = memory.elements(kind)
         where = numpy.broadcast_to(numpy.asarray(offset) // kind.itemsize, (group.count,))
+        flags = defined_at(memory, where, kind.itemsize, group)
+        if flags is not None:
+            note_undefined(env, site, memory, where, flags, group, False)
         before = flat[where].copy()
         numpy.add.at(flat, where, value(env).astype(kind, copy=False))
         memory.written(numpy.asarray(offset) // memory.granule)
-        # Atomic operations are ordered among themselves: counted, not compared.
-        env[CONTEXT_SLOT].accessed(site, memory, group, where, kind.itemsize, True, check=False)
+        env[CONTEXT_SLOT].accessed(site, memory, group, where, kind.itemsize, True, is_atomic=True)
         return before
 
     return add

@@ -221,7 +221,7 @@ class State:
 
     def accessed(
         self, site: Site, memory: Memory, group: Group, position: Any, size: int, writes: bool,
-        same: Any = None, is_async: bool = False, check: bool = True, actors: Any = None,
+        same: Any = None, is_async: bool = False, is_atomic: bool = False, actors: Any = None,
     ) -> None:  # fmt: skip
         """Check and report an access of shared or global memory: ``position`` are elements of
         ``size`` bytes, one for each thread or one for each thread and lane. ``actors``: the copies
@@ -238,8 +238,7 @@ class State:
             position = numpy.broadcast_to(position, (group.count, position.shape[1]))
         if self.observers:
             self._report(site, memory, ids, position, size, writes, is_async)
-        if check:
-            self._order(site, memory, ids, position, size, writes, same, actors)
+        self._order(site, memory, ids, position, size, writes, same, actors, is_atomic)
 
     def _report(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
@@ -264,7 +263,7 @@ class State:
 
     def _order(
         self, site: Site, memory: Memory, ids: Any, position: Any, size: int, writes: bool,
-        same: Any, actors: Any,
+        same: Any, actors: Any, is_atomic: bool,
     ) -> None:  # fmt: skip
         if writes:
             memory.checked.clear()
@@ -280,7 +279,9 @@ class State:
             actors = None if actors is None else numpy.repeat(actors, factor)
         at = at.reshape(-1)
         access = at, threads, self.clock, site.number, self.block_number
-        if writes:
+        if is_atomic:
+            bad, what = shadow.atomic(*access)
+        elif writes:
             bad, what = shadow.write(*access, same, actors)
         else:
             bad, what = shadow.read(*access, actors)
@@ -291,17 +292,15 @@ class State:
         if bad.any():
             first = int(numpy.argmax(bad))
             actor = None if actors is None else int(actors[first])
-            self._race(
-                site, memory, shadow, int(at[first]), int(threads[first]), writes, what, actor
-            )
+            verb = "adds to" if is_atomic else "writes" if writes else "reads"
+            self._race(site, memory, shadow, int(at[first]), int(threads[first]), verb, what, actor)
 
     def _race(
-        self, site: Site, memory: Memory, shadow: Any, where: int, thread: int, writes: bool,
+        self, site: Site, memory: Memory, shadow: Any, where: int, thread: int, verb: str,
         what: str, actor: int | None,
     ) -> None:  # fmt: skip
         other, block, place = shadow.partner(where, thread, what, self.clock)
         element = f"{memory.name}[{where * memory.granule // memory.dtype.nbytes}]"
-        verb = "writes" if writes else "reads"
         order = self.clock.order
         who = f"thread {self.thread_text(thread)}"
         if actor is not None and order is not None:
