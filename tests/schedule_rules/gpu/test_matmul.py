@@ -137,6 +137,24 @@ def test_large_products_get_large_tiles():
         assert found.local_bytes == 0
 
 
+@pytest.mark.parametrize("size", [(4096, 4096, 64), (128, 4096, 64), (512, 512, 48)])
+def test_tiles_fit_the_shared_memory_of_the_target(size):
+    """OpenCL has 16 KiB where the target says nothing."""
+    func = te.create_prim_func(plain(*size))
+    for target in (Target("opencl"), Target("opencl -max_shared_memory_per_block=65536")):
+        assert (
+            "__kernel"
+            in ts.build(first_rule(func, target).mod, target=target)
+            .imported_modules[0]
+            .get_source()
+        )
+
+
+def test_tiles_are_not_mostly_padding():
+    """Of 64 rows, tiles of 128 rows would be half empty."""
+    assert "blockIdx (512, 1, 1), threadIdx (64, 1, 1)" in source(plain, 64, 32768, 64)
+
+
 def test_rows_that_are_not_whole_vectors_are_read_by_element():
     text = source(plain, 1021, 1023, 64)
     assert "*(const float4*)(a + " in text  # its rows have 64 elements

@@ -7,6 +7,8 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import te, topi
+from tilesmith.codegen.gpu.cubin import kernel_resources
+from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.schedule_rules.gpu import (
     RULES,
     elementwise,
@@ -64,6 +66,31 @@ def layer_norm(n, m):
     return [a, g, b, topi.nn.layer_norm(a, g, b, [1], 1e-5)]
 
 
+def maximum(n, m):
+    return images(1, n, m)
+
+
+def images(count, n, m):
+    a = te.placeholder((count, 5, n, m), name="a")
+    return [a, topi.nn.pool2d(a, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")]
+
+
+def average(n, m):
+    a = te.placeholder((2, n, m, 6), name="a")
+    return [a, topi.nn.pool2d(a, (2, 2), (1, 1), (1, 1), (0, 1, 0, 1), "avg", layout="NHWC")]
+
+
+def depthwise(n, m, stride=1, pad=0):
+    a, w = te.placeholder((1, 5, n, m), name="a"), te.placeholder((5, 1, 3, 3), name="w")
+    made = topi.nn.depthwise_conv2d_nchw(a, w, stride, pad, 1)
+    b, r = te.placeholder((1, 5, 1, 1), name="b"), te.placeholder(made.shape, name="r")
+    return [a, w, b, r, topi.clip(topi.add(topi.add(made, b), r), 0, 6)]
+
+
+def strided(n, m):
+    return depthwise(n, m, 2, 1)
+
+
 def product(n, m):
     a, b = te.placeholder((n, m), name="a"), te.placeholder((m, n), name="b")
     return [a, b, topi.matmul(a, b)]
@@ -91,6 +118,10 @@ def arrays(func):
         (everything, (64, 72), reduction),
         (vector_product, (3, 128), reduction),
         (vector_product, (3, 65), reduction),
+        (maximum, (13, 11), reduction),
+        (average, (5, 7), reduction),
+        (depthwise, (9, 8), reduction),
+        (strided, (9, 8), reduction),
         (softmax, (2, 128), general_reduction),
         (softmax, (3, 33), general_reduction),
         (layer_norm, (2, 64), general_reduction),
@@ -165,6 +196,22 @@ def test_a_row_is_read_once():
 
 def test_several_rows_share_a_block_of_threads():
     assert "blockIdx (2048, 1, 1), threadIdx (32, 8, 1)" in source(vector_product, 16384, 16384)
+
+
+@pytest.mark.parametrize(
+    "make, size",
+    [
+        (maximum, (33, 35)), (average, (33, 35)), (depthwise, (33, 35)), (strided, (33, 35)),
+        (images, (te.var("n"), 33, 35)),
+    ],
+)  # fmt: skip
+def test_windows_are_one_kernel(make, size):
+    """Borders are not written to memory, and neither are sums; a thread has a result."""
+    text = source(make, *size)
+    assert text.count("__global__") == 1 and "__shfl" not in text
+    assert "__launch_bounds__(128)" in text
+    (found,) = kernel_resources(compile_source(text, "sm_80")).values()
+    assert found.local_bytes == 0 and found.registers <= 64
 
 
 def test_what_no_rule_knows():

@@ -4,18 +4,22 @@ vector.
     rows      a warp (or a block of threads) per row reads it in vectors; its threads then add up
     columns   each thread adds up a strip of some columns; a second kernel adds the strips
     all       a row for each of many blocks of threads; a second kernel adds their sums
+    windows   each thread adds up the few terms of one result (pooling, depthwise convolutions)
 """
 
 from __future__ import annotations
 
 from math import gcd, prod
+from typing import Any
 
 from tilesmith.ir import IntImm
+from tilesmith.ir.queries import called_name
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
 from tilesmith.schedule_rules.gpu.elementwise import spread
 from tilesmith.target import Target
-from tilesmith.tir import Block
+from tilesmith.tir import Block, BufferLoad, BufferStore
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["gemv", "reduction"]
@@ -27,6 +31,7 @@ THREADS_IN_COLUMNS = 128
 THREADS_AT_ONCE = 1024  # of a multiprocessor; each has several loads on their way
 LOADS_AT_ONCE = 8  # of a thread
 FEW_STRIPS = 64  # which one thread adds up for a column
+MOST_TERMS = 31  # of a window: with more, a warp adds up a row
 
 
 def gemv(sch: Schedule, target: Target) -> Schedule | None:
@@ -54,8 +59,15 @@ def reduction(sch: Schedule, target: Target) -> Schedule | None:
     if not any(patterns) or not all(known):
         return None
     ways = {"rows": _rows, "columns": _columns, "all": _everything, None: spread}
-    for block, pattern in zip(blocks, patterns):
-        ways[pattern](sch, block, target)
+    is_window = [_is_window(sch, one, pattern) for one, pattern in zip(blocks, patterns)]
+    padded = [_paddings(sch, block) if yes else [] for block, yes in zip(blocks, is_window)]
+    behind = [_behind(sch, block) if yes else [] for block, yes in zip(blocks, is_window)]
+    gone = {id(sch.get(one)) for found in (*padded, *behind) for one in found}
+    for number, (block, pattern) in enumerate(zip(blocks, patterns)):
+        if is_window[number]:
+            _windows(sch, block, padded[number], behind[number], target)
+        elif id(nodes[number]) not in gone:
+            ways[pattern](sch, block, target)
     return sch
 
 
@@ -87,6 +99,86 @@ def _pattern(block: Block) -> str | None:
         return "all"
     reduces = any(one.var is along for one in facts.reduced(block))
     return None if along is None else "rows" if reduces else "columns"
+
+
+def _is_window(sch: Schedule, block: BlockRV, pattern: str | None) -> bool:
+    """Return whether a reduction has fewer terms than a warp has threads, and is not a sum of
+    columns, which vectors read faster; only the number of images may be open.
+    """
+    if pattern not in ("rows", "columns"):
+        return False
+    node: Block = sch.get(block)
+    terms = [one.dom.extent for one in facts.reduced(node) if one.dom is not None]
+    count = prod([size.value if isinstance(size, IntImm) else MOST_TERMS + 1 for size in terms])
+    sizes = [one.dom.extent for one in facts.spatial(node)[1:] if one.dom is not None]
+    if not all([isinstance(size, IntImm) for size in sizes]):
+        return False
+    is_plane = len(terms) > 1 or bool(_paddings(sch, block))
+    return count <= MOST_TERMS and (pattern == "rows" or is_plane)
+
+
+def _paddings(sch: Schedule, block: BlockRV) -> list[BlockRV]:
+    """Return the blocks that put a border around what a block alone reads."""
+    found = []
+    for one in sch.get_producers(block):
+        node: Block = sch.get(one)
+        value = node.body.value if isinstance(node.body, BufferStore) else None
+        is_chosen = value is not None and called_name(value) == "tir.if_then_else"
+        if is_chosen and isinstance(value.args[1], BufferLoad):
+            if facts.is_spatial(node) and len(sch.get_consumers(one)) == 1:
+                found.append(one)
+    return found
+
+
+def _behind(sch: Schedule, block: BlockRV) -> list[BlockRV]:
+    """Return the block that computes from each result by itself, if nothing else reads them."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) != 1:
+        return []
+    result: Block = sch.get(block)
+    node: Block = sch.get(consumers[0])
+    reads = list(loads(node.body, result.writes[0].buffer))
+    if not facts.is_spatial(node) or len(reads) != 1:
+        return []
+    indices, variables = reads[0].indices, [one.var for one in node.iter_vars]
+    is_same = len(indices) == len(variables) and all(
+        index is variable for index, variable in zip(indices, variables)
+    )
+    return list(consumers) if is_same else []
+
+
+def _windows(
+    sch: Schedule, block: BlockRV, before: list[BlockRV], behind: list[BlockRV], target: Target
+) -> None:
+    """Let each thread add up one result; borders and sums are not written to memory."""
+    for one in before:
+        sch.compute_inline(one)
+    results = facts.spatial(sch.get(block))
+    count, sizes = len(results), [one.dom.extent for one in results if one.dom is not None]
+
+    def place(*indices: Any) -> list[Any]:
+        """Number the results in the order of memory; what follows stays."""
+        number = indices[0]
+        for index, size in zip(indices[1:count], sizes[1:]):
+            number = number * size + index
+        return [number, *indices[count:]]
+
+    local = sch.cache_write(block, 0, "local")
+    for one in behind:
+        sch.reverse_compute_inline(one)
+    sch.transform_layout(block, ("write", 0), place)
+    sch.transform_block_layout(local, place)
+    sch.transform_block_layout(block, place)
+    threads = min(THREADS_IN_COLUMNS, facts.thread_limit(target))
+    result, *terms = sch.get_loops(block)
+    bx, tx = sch.split(result, [None, threads])
+    sch.bind(bx, "blockIdx.x")
+    sch.bind(tx, "threadIdx.x")
+    sch.reverse_compute_at(local, tx)
+    for loop in terms:
+        sch.unroll(loop)
+        sch.annotate(loop, "pragma_unroll_explicit", 0)
+    sch.decompose_reduction(block, terms[0])
 
 
 def _split_kinds(sch: Schedule, block: BlockRV) -> tuple[LoopRV | None, LoopRV]:
