@@ -1,14 +1,16 @@
 """Runs everything that wants a GPU, what matters most first, and writes one report.
 
-python -m benchmarks.gpu_evidence --folder out/h100              # about 12 minutes on one H100
-python -m benchmarks.gpu_evidence --folder out/h100 wgmma ladder # these parts only
-python -m benchmarks.gpu_evidence --list                         # the parts; needs no device
+python -m benchmarks.gpu_evidence                # about 12 minutes on one H100
+python -m benchmarks.gpu_evidence wgmma ladder   # these parts only
+python -m benchmarks.gpu_evidence --minutes 9    # where no longer time can be had: call it again
+python -m benchmarks.gpu_evidence --list         # the parts; needs no device
 
 Each part is a process with a time limit of its own, and what fails does not keep the next one from
-its turn. After each part the folder has a newer ``report.json``, and what the part printed (the end
-of it) beside. A run that was cut short goes on where it ended: parts in the report are left out,
-unless ``--again`` asks for them. Tests come first, several processes at once, as compilers take
-most of their time; meanwhile others fill NVRTC's cache for the measurements, which run alone.
+its turn. After each part there is a newer ``report.json`` in the folder (``--folder``, by default
+benchmarks/out/gpu_evidence), and what the part printed (the end of it) beside. A run that was cut
+short goes on where it ended: parts in the report are left out, unless ``--again`` asks for them.
+Tests come first, several processes at once, as compilers take most of their time; meanwhile others
+fill NVRTC's cache for the measurements, which run alone.
 """
 
 from __future__ import annotations
