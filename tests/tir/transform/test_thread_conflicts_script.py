@@ -115,8 +115,8 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     B[tx] = B[tx] + {after}
 """
 PLAIN = {
-    "rows": 1, "between": "T.evaluate(0)", "condition": "tx < 32", "wait": 'T.tvm_storage_sync("warp")',
-    "after": "A[tx]",
+    "rows": 1, "between": "T.evaluate(0)", "condition": "tx < 32",
+    "wait": 'T.tvm_storage_sync("warp")', "after": "A[tx]",
 }  # fmt: skip
 
 

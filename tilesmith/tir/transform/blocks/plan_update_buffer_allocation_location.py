@@ -199,10 +199,12 @@ class _Mover(Rewriter):
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
     def visit_For(self, loop: For) -> For:
-        return self.allocated_in(loop, self.children(loop))
+        found: For = self.allocated_in(loop, self.children(loop))
+        return found
 
     def visit_AttrStmt(self, launch: AttrStmt) -> Stmt:
-        return self.allocated_in(launch, self.children(launch))
+        found: Stmt = self.allocated_in(launch, self.children(launch))
+        return found
 
     def allocated_in(self, old: Any, new: Any) -> Any:
         """Allocate the buffers of a loop or launch in its body."""
