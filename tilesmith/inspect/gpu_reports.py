@@ -178,7 +178,8 @@ def _violations(name: str, func: PrimFunc, target: Target) -> list[GPUViolation]
     target = _with_back_end(target)
     if is_kernel_program(func):
         try:
-            (func,) = lower(IRModule({name: func})).functions.values()
+            lowered = lower(IRModule({name: func}))[name]
+            func = lowered if isinstance(lowered, PrimFunc) else func
         except TilesmithError as error:
             record_fallback("check", "limits", error)
     return exceeded_limits(name, func, target)

@@ -72,8 +72,10 @@ class TargetOption:
                 self.value_type, "true or false"
             ))  # fmt: skip
         form, example = _FORMS.get((kind, self.name), ("", ""))
-        if form and not re.fullmatch(form, value):
+        if form and not re.fullmatch(form, str(value)):
             raise self._refused(value, kind, f"an architecture {example}")
+        if not isinstance(value, int):
+            return value
         if self.name in _POSITIVE and value < 1:
             raise self._refused(value, kind, "a positive whole number")
         if self.name.startswith("max_") and value < 0:

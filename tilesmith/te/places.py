@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
+from tilesmith.ir import Node
 from tilesmith.ir.span import Span
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.caller import CallerPlace
@@ -18,6 +19,8 @@ from tilesmith.tir.stmt import (
 )
 
 __all__ = ["placed", "span_of"]
+
+Placed = TypeVar("Placed", For, AttrStmt, Block, BlockRealize, BufferStore, ProducerStore)
 
 _DIRECT = ("tilesmith.te.", "tilesmith.topi.")
 
@@ -44,11 +47,12 @@ class _Placing(Rewriter):
     def __init__(self, span: Span) -> None:
         self.span = span
 
-    def visit_default(self, node: Any) -> Any:
+    def visit_default(self, node: Node) -> Node:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
 
-    def place(self, node: Any) -> Any:
-        new = self.children(node)
+    def place(self, node: Placed) -> Placed:
+        """Return a statement with its span, and those of its parts."""
+        new: Placed = self.children(node)
         return new if new.span is not None else new.with_fields(span=self.span)
 
     def visit_For(self, node: For) -> Stmt:

@@ -2,13 +2,17 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tir.transform.harness import apply, arrays_for, assert_same
 from tilesmith.ir import Range, Var
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.target import Target
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.transform import ThreadSync
 from tilesmith.tir.transform.threads.thread_conflicts import Access, may_meet
@@ -91,3 +95,66 @@ def test_threads_whose_places_are_told_apart_never_meet(pair, shift, sizes, exte
             low = place_of(pair[0], *first, one, together)
             high = place_of(pair[1], *second, other, together + ahead)
             assert low + lanes[0] <= high or high + lanes[1] <= low
+
+
+# A barrier of the warp orders the threads of a branch that one warp takes.
+
+TAIL = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    T.func_attr({{"global_symbol": "main"}})
+    ty = T.launch_thread("threadIdx.y", {rows})
+    tx = T.launch_thread("threadIdx.x", 64)
+    S = T.decl_buffer((128,), scope="shared")
+    S[tx] = A[tx]
+    {between}
+    if {condition}:
+        S[tx] = S[tx] + S[tx + 32]
+        {wait}
+        B[tx] = S[31 - tx]
+    B[tx] = B[tx] + {after}
+"""
+PLAIN = {
+    "rows": 1, "between": "T.evaluate(0)", "condition": "tx < 32",
+    "wait": 'T.tvm_storage_sync("warp")', "after": "A[tx]",
+}  # fmt: skip
+
+
+def tail(target="cuda", **changes):
+    source = TAIL.format(**{**PLAIN, **changes})
+    return from_source(source).with_attr("target", Target(target))
+
+
+@pytest.mark.parametrize(
+    "changes, barriers",
+    [
+        ({}, 1),
+        ({"condition": "tx // 32 == 0"}, 1),
+        ({"condition": "tx <= 31 and A[0] < T.float32(9)"}, 1),
+        ({"between": 'T.tvm_storage_sync("shared")'}, 1),  # that of the program
+        ({"after": "S[63 - tx]"}, 2),  # all threads read what the warp has written
+    ],
+)
+def test_a_warp_waits_in_its_branch(changes, barriers):
+    synced = apply(tail(**changes), ThreadSync("shared"))
+    assert str(synced).count('tvm_storage_sync("shared")') == barriers
+    a, b = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    run(synced, a, b, options=CHECKED)
+    if "after" not in changes:
+        np.testing.assert_array_equal(b[:32], (a[:32] + a[32:])[::-1] + a[:32])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wait": "T.evaluate(0)"},
+        {"condition": "tx < 33"},
+        {"condition": "tx > 31"},
+        {"condition": "tx // 64 == 0 and A[tx] > T.float32(0)"},
+        {"rows": 2},
+        {"target": "opencl"},  # its barriers of warps are barriers of the block
+    ],
+)
+def test_other_exchanges_in_branches_are_refused(changes):
+    with pytest.raises(UnsupportedError, match="inside of a branch or loop that not all"):
+        apply(tail(**changes), ThreadSync("shared"))

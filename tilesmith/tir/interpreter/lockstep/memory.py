@@ -207,7 +207,8 @@ class Shadow:
         """Return which plain accesses are not ordered with atomic operations of other threads."""
         assert self.atomics is not None
         one, second = self.atomics
-        bad = one.unordered(at, threads, clock) | second.unordered(at, threads, clock)
+        bad: numpy.ndarray = one.unordered(at, threads, clock)
+        bad |= second.unordered(at, threads, clock)
         if self.across_blocks:
             first = self.first_atomic[at]
             bad |= (first >= clock.launch_first) & (first < clock.block_first)

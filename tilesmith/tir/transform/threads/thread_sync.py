@@ -13,7 +13,8 @@ a buffer (``k % 2``) lie apart.
 An asynchronous copy counts as a write where the program waits for it. Bulk copies arrive at
 barriers in shared memory that the program has, which also say when a place is free again: nothing
 is inserted between a bulk copy and another access if the later one has waited for such a barrier. A
-barrier within a branch that not all threads take is an error, since it would never be passed.
+barrier within a branch that not all threads take is an error, since it would never be passed. In a
+branch that threads of one warp take, a barrier of the warp that is there orders them.
 
 The scopes of ThreadSync: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of
 a grid exchange, only where the option ``tir.detect_global_barrier`` is on.
@@ -77,6 +78,11 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.threads.access_summary import AccessSummary, merged
 from tilesmith.tir.transform.threads.grid_exchange import refuse_exchange_between_blocks
+from tilesmith.tir.transform.threads.one_warp import (
+    has_warp_barrier,
+    takes_one_warp,
+    waiting_warp,
+)
 from tilesmith.tir.transform.threads.thread_conflicts import (
     Access,
     Threads,
@@ -98,11 +104,14 @@ class _Inserter:
     """Inserts barriers into one kernel.
 
     ``whole_grid``: barriers for all threads of the kernel, not for those of a block.
+    ``warp_size``: threads that a barrier of a warp orders in a branch; 0 where there is none.
     """
 
-    def __init__(self, scope: str, whole_grid: bool) -> None:
+    def __init__(self, scope: str, whole_grid: bool, warp_size: int) -> None:
         self.scope = scope
         self.whole_grid = whole_grid
+        self.warp_size = warp_size
+        self.is_one_warp = False  # all threads that are here are of one warp
         self.threads: Threads = {}
         self.prover = PlaceProver()
         self.fixed: frozenset[tuple[Var, int]] = frozenset()  # what conditions say about axes
@@ -206,7 +215,7 @@ class _Inserter:
         """Return whether a barrier of a scope orders accesses to the memory that this pass
         handles.
         """
-        if scope == "global" or scope == self.scope:
+        if scope == "global" or scope == self.scope or (scope == "warp" and self.is_one_warp):
             return True
         return scope in ("shared", "shared.dyn") and not self.whole_grid
 
@@ -286,10 +295,18 @@ class _Inserter:
 
     def branches(self, node: IfThenElse) -> tuple[Stmt, AccessSummary]:
         total = self.accesses(node.condition)
-        outer = self.fixed
+        outer = self.fixed, self.is_one_warp
         self.fixed |= self.fixed_axes(node.condition)
+        if self.warp_size and not self.whole_grid:
+            self.is_one_warp |= takes_one_warp(
+                node.condition, self.threads, lambda one: self.others.get(one, one), self.warp_size
+            )
         then_case, first = self.visit(node.then_case)
-        self.fixed = outer
+        if self.is_one_warp and not outer[1] and has_warp_barrier(then_case):
+            first = self.accesses(then_case)  # the other warps have not waited
+            first.head = [one._replace(place=None, loops=()) for one in first.head]
+            first.tail = list(first.head)
+        self.fixed, self.is_one_warp = outer
         second = AccessSummary()
         else_case = node.else_case
         if else_case is not None:
@@ -323,9 +340,10 @@ class _Inserter:
             found: tuple[Stmt, AccessSummary] = visit(node)
             self.apart -= 1
             return found
-        before, waited = self.extra, self.waited
+        before, waited, warp = self.extra, self.waited, self.is_one_warp
+        self.is_one_warp = False
         new, summary = visit(node)
-        self.waited = waited  # others have not waited
+        self.waited, self.is_one_warp = waited, warp  # others have not waited
         if self.extra != before:
             raise UnsupportedError(
                 f"threads exchange memory of scope '{self.scope}' inside of a branch or loop that "
@@ -560,15 +578,16 @@ def _written(kernel: Stmt) -> set[Var]:
 class _Kernels(Rewriter):
     """Visits each kernel separately: code outside of kernels needs no barriers."""
 
-    def __init__(self, scope: str, whole_grid: bool) -> None:
+    def __init__(self, scope: str, whole_grid: bool, warp_size: int) -> None:
         self.scope = scope
         self.whole_grid = whole_grid
+        self.warp_size = warp_size
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
             if self.scope == "global" and not self.whole_grid:
                 refuse_exchange_between_blocks(node)
-            inserter = _Inserter(self.scope, self.whole_grid)
+            inserter = _Inserter(self.scope, self.whole_grid, self.warp_size)
             inserter.written = _written(node)
             inserter.may_have_roles = inserter.is_lenient and _waits(node)
             return inserter.visit(node)[0]
@@ -580,7 +599,8 @@ def thread_sync(func: PrimFunc, storage_scope: str, whole_grid: bool = False) ->
     """Return ``func`` with the barriers that memory of a scope needs, for the threads of a block or
     for all threads of a kernel.
     """
-    return func.with_body(_Kernels(storage_scope, whole_grid).visit(func.body))
+    kernels = _Kernels(storage_scope, whole_grid, waiting_warp(func))
+    return func.with_body(kernels.visit(func.body))
 
 
 @compiler_pass("tir.ThreadSync")
