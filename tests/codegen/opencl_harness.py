@@ -1,5 +1,5 @@
 """Builds OpenCL C text and runs it with pyopencl on the first device (PoCL's CPU): without the
-runtime of Tilesmith.
+runtime of Tilesmith. `run_on_opencl` is for whole programs, with that runtime.
 """
 
 import importlib.util
@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+import tilesmith
 from tests.codegen.differential import Differential, agree
 from tilesmith.codegen.gpu import emit_source
 from tilesmith.ir import Call, GlobalVar, IRModule, PointerType, PrimType, Var, const
@@ -42,6 +43,21 @@ needs_opencl = pytest.mark.skipif(
     context() is None,
     reason="needs pyopencl and an OpenCL device: pip install pyopencl pocl-binary-distribution",
 )
+
+
+def run_on_opencl(program, *arrays, parameters=None):
+    """Build a schedule or module for OpenCL, and run it on arrays, which it may change, by the
+    runtime of Tilesmith. Does nothing on a machine without an OpenCL device.
+    """
+    if context() is None:
+        return False
+    module = tilesmith.build(program, parameters, target=Target("opencl", host="llvm"))
+    device = tilesmith.opencl(0)
+    given = [tilesmith.nd.array(array, device) for array in arrays]
+    module(*given)
+    for array, tensor in zip(arrays, given):
+        array[...] = tensor.numpy()
+    return True
 
 
 class Program:
