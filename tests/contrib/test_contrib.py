@@ -3,7 +3,7 @@ import os
 import numpy as np
 import pytest
 
-from tilesmith.contrib import cc, cudnn, graph_executor, tar, utils
+from tilesmith.contrib import cc, cudnn, dlpack, graph_executor, tar, utils
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.module import Module, load_module, module_from_functions
 from tilesmith.runtime.ndarray import array
@@ -156,3 +156,26 @@ def test_numbers_of_algorithms(kind, name, number):
         cudnn.algo_to_index(kind, "GEMM")
     with pytest.raises(UnknownNameError, match="none of fwd"):
         cudnn.algo_to_index("forward", word + name)
+
+
+def test_functions_of_tensors_of_other_frameworks():
+    class Tensor:
+        def __init__(self, values):
+            self.values = values
+
+    def add_into(source, result, number):
+        result.copyfrom(source.numpy() + number)
+
+    function = dlpack.convert_func(add_into, Tensor, lambda one: one.values.__dlpack__())
+    source, result = np.arange(4.0), np.zeros(4)
+    function(Tensor(source), Tensor(result), 2)
+    np.testing.assert_array_equal(result, source + 2)
+
+
+def test_functions_of_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    result = torch.zeros(4)
+    dlpack.to_pytorch_func(lambda source, out: out.copyfrom(source.numpy() * 2))(
+        torch.ones(4), result
+    )
+    assert result.tolist() == [2, 2, 2, 2]

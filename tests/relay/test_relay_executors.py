@@ -50,7 +50,35 @@ def debug(lib, tmp_path):
     return debug_executor.create(lib.get_graph_json(), lib, ts.cpu(), str(tmp_path))
 
 
+def test_models_show_their_kernels():
+    built = relay.build(two_layers(), "opencl", params={"w": W})
+    (kernels,) = built.get_lib().imported_modules
+    assert kernels.type_key == "opencl" and "__kernel" in kernels.get_source()
+    library = ts.relax.build(dense_layer(), "opencl").mod.imported_modules[0]
+    assert "__kernel" in library.imported_modules[0].get_source()
+    assert relay.build(two_layers(), "llvm", params={"w": W}).get_lib().imported_modules == []
+
+
+def dense_layer():
+    """relu(x · w) as a program of relax."""
+    relax, builder = ts.relax, ts.relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4, 6), "float32"))
+    w = relax.Var("w", relax.TensorStructInfo((6, 5), "float32"))
+    with builder.function("main", [x, w]):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(relax.op.matmul(x, w))))
+    return builder.get()
+
+
 # Node by node
+
+
+def test_the_name_that_makes_a_debugger(lib, tmp_path):
+    module = lib["debug_create"]("default", ts.cpu())
+    debug = debug_executor.GraphModuleDebug(module, [ts.cpu()], lib.get_graph_json(), str(tmp_path))
+    debug.run(number=1, x=X)
+    numpy.testing.assert_allclose(debug.get_output(0).numpy(), expected(), rtol=1e-5)
+    with pytest.raises(UnknownNameError, match="no model 'other'"):
+        lib["debug_create"]("other", ts.cpu())
 
 
 def test_a_table_and_files_for_the_nodes(lib, debug, tmp_path, capsys):

@@ -200,9 +200,8 @@ class Executable:
         external = [] if self._external is None else list(self._external.modules)
         if self._device_kind is None or not self.is_runnable:
             return external
-        from tilesmith.runtime.device_modules import modules_of_model  # which imports this
-
-        return [*modules_of_model(self.library, "module_name" in self.metadata), *external]
+        made = resolve("tilesmith.runtime.device_modules:modules_of_model")
+        return [*made(self.library, "module_name" in self.metadata), *external]
 
     def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""

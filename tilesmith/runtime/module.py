@@ -34,6 +34,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 from tilesmith.support.files import PathLike, write_atomically
+from tilesmith.support.lazy import resolve
 from tilesmith.support.linker import link_relocatable, link_shared
 from tilesmith.support.registry import Registry
 from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, static_archive
@@ -234,9 +235,8 @@ class Module:
         the code that it carries.
         """
         if self._type_key == "library" and not self._embedded:
-            from tilesmith.runtime.device_modules import module_of_kernels  # which imports this
-
-            self._embedded = [module_of_kernels(code) for code in containers_of(self.library)]
+            made = resolve("tilesmith.runtime.device_modules:module_of_kernels")
+            self._embedded = [made(code) for code in containers_of(self.library)]
             self._imports[:0] = self._embedded
         return list(self._imports)
 

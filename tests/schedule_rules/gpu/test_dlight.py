@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.opencl_harness import run_on_opencl
 from tests.schedule_rules.gpu.test_rules import arrays, product, rows, softmax
 from tilesmith import te
 from tilesmith.schedule_rules import dlight
@@ -28,6 +29,9 @@ def test_the_pass_schedules_each_function(make, size):
     run(func, *want)
     run(ts.lower(module)["main"], *given)
     np.testing.assert_allclose(given[-1], want[-1], rtol=1e-5, atol=1e-5)
+    on_device = arrays(func)
+    if run_on_opencl(module, *on_device):
+        np.testing.assert_allclose(on_device[-1], want[-1], rtol=1e-5, atol=1e-5)
 
 
 def test_functions_without_a_target_or_a_rule_stay():

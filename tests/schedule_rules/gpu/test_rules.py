@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.opencl_harness import run_on_opencl
 from tilesmith import te, topi
 from tilesmith.codegen.gpu.cubin import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
@@ -136,6 +137,9 @@ def test_kernels_compute_the_same(make, size, rule):
     run(func, *want)
     run(ts.lower(sch.mod)["main"], *given)
     np.testing.assert_allclose(given[-1], want[-1], rtol=2e-5, atol=2e-5)
+    on_device = arrays(func)
+    if run_on_opencl(sch.mod, *on_device):
+        np.testing.assert_allclose(on_device[-1], want[-1], rtol=2e-5, atol=2e-5)
     chosen = first_rule(func, TARGET)
     ts.ir.assert_structural_equal(chosen.mod, sch.mod)
 
@@ -169,6 +173,9 @@ def test_long_sums_of_rows_are_not_split_twice(monkeypatch, make, size):
     np.testing.assert_allclose(got[-1], given[-1], rtol=2e-5, atol=2e-5)
     run(ts.lower(first_rule(func, TARGET).mod)["main"], *kernel)
     np.testing.assert_allclose(kernel[-1], given[-1], rtol=2e-5, atol=2e-5)
+    on_device = arrays(func)
+    if run_on_opencl(first_rule(func, TARGET).mod, *on_device):
+        np.testing.assert_allclose(on_device[-1], given[-1], rtol=2e-5, atol=2e-5)
 
 
 def test_other_reductions_stay():
@@ -186,6 +193,9 @@ def test_sums_of_many_strips(monkeypatch):
     run(func, *want)
     run(ts.lower(sch.mod)["main"], *given)
     np.testing.assert_array_equal(given[-1], want[-1])
+    on_device = arrays(func)
+    if run_on_opencl(sch.mod, *on_device):
+        np.testing.assert_array_equal(on_device[-1], want[-1])
 
 
 def test_a_row_is_read_once():

@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from tests.codegen.opencl_harness import OPENCL, run_on_opencl
 from tilesmith import lower, te
+from tilesmith.tir.analysis import verify_memory
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.cooperation import launches_threads
 from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS
 
 rng = np.random.default_rng(0)
@@ -19,9 +22,16 @@ def interpreted(s, args, *inputs, options=DEFAULT_OPTIONS):
 
 
 def check(s, args, wanted, *inputs, rtol=1e-5, options=DEFAULT_OPTIONS):
-    """Compare the last argument with what is wanted."""
+    """Compare the last argument with what is wanted: in the interpreter, and on an OpenCL device
+    where all loops of the program are bound to threads.
+    """
+    function = lower(s, args, simple_mode=True)["main"]
     found = interpreted(s, args, *inputs, options=options)
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=1e-5)
+    if launches_threads(function) and verify_memory(function.with_attr("target", OPENCL)):
+        got = np.full_like(found, 77)
+        if run_on_opencl(s, *inputs, got, parameters=args):
+            np.testing.assert_allclose(got, wanted, rtol=rtol, atol=1e-5)
 
 
 def rows(n=9, m=7):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.opencl_harness import run_on_opencl
 from tests.topi.schedules.programs import PROGRAMS, Program
 from tilesmith import te, topi
 from tilesmith.target import Target
@@ -87,6 +88,9 @@ def test_on_a_gpu_in_the_interpreter(program):
     arrays, results = values(program), places(outputs)
     interpreter.run(function, *arrays, *results)
     check(program, arrays, results)
+    results = places(outputs)
+    if run_on_opencl(sch, *arrays, *results, parameters=[*inputs, *outputs]):
+        check(program, arrays, results)
 
 
 @pytest.mark.parametrize("target", ["opencl", "vulkan", "rocm", "opencl -device=mali"])

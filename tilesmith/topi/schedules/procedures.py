@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tilesmith.ir import Var, const
 from tilesmith.ir.queries import any_node, called_name
-from tilesmith.te import ExternOp, Schedule
+from tilesmith.te import ExternOp, Operation, Schedule
 from tilesmith.te.schedule.replacement import replace_operations
 from tilesmith.tir.queries import has_loop_of_kind, statements
 from tilesmith.tir.stmt import (
@@ -32,7 +32,7 @@ __all__ = ["move_to_device"]
 
 def move_to_device(schedule: Schedule) -> None:
     """Let threads run all statements of a schedule's extern operations that may run there."""
-    replaced = {}
+    replaced: dict[Operation, Operation] = {}
     for stage in schedule.stages:
         op = stage.op
         if isinstance(op, ExternOp) and _is_of_device(op.body):
