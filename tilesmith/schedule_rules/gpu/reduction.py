@@ -185,7 +185,10 @@ def _windows(
 def _split_kinds(sch: Schedule, block: BlockRV) -> tuple[LoopRV | None, LoopRV]:
     """Return one loop over the results (None for a single one), one over the terms of a sum."""
     loops = sch.get_loops(block)
-    count = len(facts.spatial(sch.get(block)))
+    node: Block = sch.get(block)
+    count = len(facts.spatial(node))
+    if count >= len(loops):  # the loops over results are one already
+        count = len(loops) - len(facts.reduced(node))
     if count == 0:
         return None, sch.fuse(*loops) if len(loops) > 1 else loops[0]
     return sch.fuse(*loops[:count]), sch.fuse(*loops[count:])
