@@ -67,6 +67,11 @@ def layer_norm(n, m):
     return [a, g, b, topi.nn.layer_norm(a, g, b, [1], 1e-5)]
 
 
+def one_row(n, m):
+    a, b = te.placeholder((1, n), name="a"), te.placeholder((n, m), name="b")
+    return [a, b, topi.matmul(a, b)]
+
+
 def maximum(n, m):
     return images(1, n, m)
 
@@ -119,6 +124,7 @@ def arrays(func):
         (everything, (64, 72), reduction),
         (vector_product, (3, 128), reduction),
         (vector_product, (3, 65), reduction),
+        (one_row, (80, 12), reduction),
         (maximum, (13, 11), reduction),
         (average, (5, 7), reduction),
         (depthwise, (9, 8), reduction),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import gcd, prod
 from typing import Any
 
-from tilesmith.ir import IntImm
+from tilesmith.ir import Call, IntImm
 from tilesmith.ir.queries import called_name
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
@@ -111,7 +111,7 @@ def _is_window(sch: Schedule, block: BlockRV, pattern: str | None) -> bool:
     terms = [one.dom.extent for one in facts.reduced(node) if one.dom is not None]
     count = prod([size.value if isinstance(size, IntImm) else MOST_TERMS + 1 for size in terms])
     sizes = [one.dom.extent for one in facts.spatial(node)[1:] if one.dom is not None]
-    if not all([isinstance(size, IntImm) for size in sizes]):
+    if not all(isinstance(size, IntImm) for size in sizes):
         return False
     is_plane = len(terms) > 1 or bool(_paddings(sch, block))
     return count <= MOST_TERMS and (pattern == "rows" or is_plane)
@@ -123,10 +123,11 @@ def _paddings(sch: Schedule, block: BlockRV) -> list[BlockRV]:
     for one in sch.get_producers(block):
         node: Block = sch.get(one)
         value = node.body.value if isinstance(node.body, BufferStore) else None
-        is_chosen = value is not None and called_name(value) == "tir.if_then_else"
-        if is_chosen and isinstance(value.args[1], BufferLoad):
-            if facts.is_spatial(node) and len(sch.get_consumers(one)) == 1:
-                found.append(one)
+        if not isinstance(value, Call) or called_name(value) != "tir.if_then_else":
+            continue
+        is_border = isinstance(value.args[1], BufferLoad) and facts.is_spatial(node)
+        if is_border and len(sch.get_consumers(one)) == 1:
+            found.append(one)
     return found
 
 
@@ -184,7 +185,10 @@ def _windows(
 def _split_kinds(sch: Schedule, block: BlockRV) -> tuple[LoopRV | None, LoopRV]:
     """Return one loop over the results (None for a single one), one over the terms of a sum."""
     loops = sch.get_loops(block)
-    count = len(facts.spatial(sch.get(block)))
+    node: Block = sch.get(block)
+    count = len(facts.spatial(node))
+    if count >= len(loops):  # the loops over results are one already
+        count = len(loops) - len(facts.reduced(node))
     if count == 0:
         return None, sch.fuse(*loops) if len(loops) > 1 else loops[0]
     return sch.fuse(*loops[:count]), sch.fuse(*loops[count:])
