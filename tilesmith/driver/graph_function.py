@@ -38,6 +38,7 @@ from tilesmith.driver.graph_sizes import (
 from tilesmith.driver.graph_steps import (
     Step,
     access,
+    fills,
     give_shape,
     number_of_bytes,
     packed_call,
@@ -248,7 +249,7 @@ class _Lowering:
                 leaf.shape, leaf.dtype, f"output_{number}", data_alignment=leaf.dtype.nbytes
             )
             buffers.append(buffer)
-            whole = leaf.storage.is_workspace and self._same_bytes(leaf)
+            whole = leaf.storage.is_workspace and fills(leaf, self.sizes.analyzer)
             if whole and id(leaf.storage) not in taken:
                 taken.add(id(leaf.storage))
                 leaf.storage.become(lambda b=buffer: b.data)
@@ -267,7 +268,8 @@ class _Lowering:
             self.steps.append(give_shape(self.frame, place, leaf))
             return
         storage = leaf.storage
-        if storage.reservation is None or id(storage) in taken or not self._same_bytes(leaf):
+        is_taken = storage.reservation is None or id(storage) in taken
+        if is_taken or not fills(leaf, self.sizes.analyzer):
             storage = self._reserve(leaf.shape, leaf.dtype)
             self.copy(leaf, TensorValue(storage, leaf.shape, leaf.dtype))
         taken.add(id(storage))
@@ -279,10 +281,6 @@ class _Lowering:
         self.uses_frame = True
         self.steps.append(reservation(storage, self.frame))
         return storage
-
-    def _same_bytes(self, value: TensorValue) -> bool:
-        size = number_of_bytes(value.shape, value.dtype)
-        return self.sizes.analyzer.can_prove_equal(size, value.storage.size)
 
     # --- bindings ---------------------------------------------------------------------------------
 

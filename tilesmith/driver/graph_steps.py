@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_values import ShapeValue, TensorValue
 from tilesmith.driver.memory_plan import Reservation, Storage
 from tilesmith.ir import Call, PointerType, PrimExpr, StringImm, Var, const
@@ -33,7 +34,7 @@ from tilesmith.tir import (
 )
 
 __all__ = [
-    "Step", "access", "assertion", "copy_bytes", "give_shape", "number_of_bytes",
+    "Step", "access", "assertion", "copy_bytes", "fills", "give_shape", "number_of_bytes",
     "number_of_elements", "packed_call", "read_sizes",
     "reservation", "sequence", "write_sizes",
 ]  # fmt: skip
@@ -211,6 +212,12 @@ def assertion(condition: PrimExpr, *message: str | PrimExpr) -> Step:
 def number_of_bytes(shape: Sequence[PrimExpr], dtype: DataType) -> PrimExpr:
     """Return the size of a tensor in bytes."""
     return const(dtype.nbytes, "int64") * number_of_elements(shape)
+
+
+def fills(tensor: TensorValue, analyzer: Analyzer) -> bool:
+    """Return whether a tensor has as many bytes as its storage, for certain."""
+    size = number_of_bytes(tensor.shape, tensor.dtype)
+    return analyzer.can_prove_equal(size, tensor.storage.size)
 
 
 def number_of_elements(shape: Sequence[PrimExpr]) -> PrimExpr:
