@@ -48,25 +48,16 @@ needs_opencl = pytest.mark.skipif(
 def run_on_opencl(program, *arrays, parameters=None):
     """Build a schedule or module for OpenCL, and run it on arrays, which it may change, by the
     runtime of Tilesmith; return whether that was done: not without an OpenCL device.
-
-    The device's compiler does not optimise: that of PoCL 3.0 drops stores of correct kernels
-    (docs/gpu_speed.md has one), and is slower.
     """
     if context() is None:
         return False
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
-        _run(program, arrays, parameters)
-    return True
-
-
-def _run(program, arrays, parameters):
     module = tilesmith.build(program, parameters, target=Target("opencl", host="llvm"))
     device = tilesmith.opencl(0)
     given = [tilesmith.nd.array(array, device) for array in arrays]
     module(*given)
     for array, tensor in zip(arrays, given):
         array[...] = tensor.numpy()
+    return True
 
 
 class Program:

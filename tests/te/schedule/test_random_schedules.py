@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.te.schedule.programs import check, interpreted
 from tilesmith import te
-from tilesmith.support.errors import ScheduleError
+from tilesmith.support.errors import CodegenError, ScheduleError
 from tilesmith.tir.expr import IterVar
 
 
@@ -201,6 +201,9 @@ def test_random_schedules_on_threads_keep_the_result(program_seed, schedule_seed
         if "computed outside of the threads" not in str(error):
             raise
         reject()
+    except CodegenError as error:  # compared in the interpreter; devices need to know the size
+        if "has a size that is not constant" not in str(error):
+            raise
 
 
 @settings(max_examples=150)

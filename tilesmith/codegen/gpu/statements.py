@@ -14,7 +14,8 @@ from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.registers import indexes_registers
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.gpu.vectors import load_vectors, store_lane, store_vector
-from tilesmith.ir.queries import is_call
+from tilesmith.ir import Call, Node, StringImm
+from tilesmith.ir.queries import any_node, is_call
 from tilesmith.support.errors import TilesmithError
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import IterVar
@@ -162,6 +163,9 @@ class StatementWriter(CommonStatements):
         with self.out.names_inside():
             name = emit.names[loop.loop_var] = self.out.fresh(loop.loop_var.name)
             self.loop(loop, kind, name, start, stop)
+        if emit.dialect.name == "opencl" and any_node(loop.body, _is_barrier_of_block):
+            # PoCL 3.0 drops stores under a condition that stand directly behind such a loop.
+            self.out.write(emit.dialect.barriers["shared"] + ";")
 
     # -- memory
 
@@ -221,3 +225,9 @@ class StatementWriter(CommonStatements):
         self.emit.spaces[stmt.buffer_var] = self.emit.dialect.space("constant")
         self.emit.read_only.add(stmt.buffer_var)
         super().visit_AllocateConst(stmt)
+
+
+def _is_barrier_of_block(node: Node) -> bool:
+    if not isinstance(node, Call) or not is_call(node, "tir.tvm_storage_sync"):
+        return False
+    return isinstance(node.args[0], StringImm) and node.args[0].value.startswith("shared")
