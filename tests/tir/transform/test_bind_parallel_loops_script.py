@@ -39,6 +39,20 @@ def serial_on_threads(A: T.Buffer((100,), "float32")):
         A[tx * 10 + row] = 0.0
 
 
+@T.prim_func
+def around_threads(A: T.Buffer((100,), "float32")):
+    for row in T.parallel(10):
+        tx = T.launch_thread("threadIdx.x", 10)
+        A[row * 10 + tx] = 0.0
+
+
+@T.prim_func
+def serial_around_threads(A: T.Buffer((100,), "float32")):
+    for row in range(10):
+        tx = T.launch_thread("threadIdx.x", 10)
+        A[row * 10 + tx] = 0.0
+
+
 @T.prim_func(private=True)
 def called(A: T.handle("float32")):
     T.func_attr({"tir.is_device_function": True})
@@ -57,6 +71,7 @@ def test_functions_of_the_device_work_for_one_thread():
     [
         (before, Target("opencl -max_threads_per_block=64"), after),
         (on_threads, Target("opencl"), serial_on_threads),
+        (around_threads, Target("opencl"), serial_around_threads),
         (before, Target("llvm"), before),
         (before, None, before),
     ],

@@ -136,6 +136,20 @@ def test_kernels_with_several_dynamic_allocations_are_refused():
         LowerDeviceKernelLaunch()(split)
 
 
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_memory_of_threads_is_no_parameter(scope):
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main", "target": T.target("cuda", host="llvm")})
+        S = T.decl_buffer((8,), scope=scope)
+        with T.launch_thread("threadIdx.x", 8) as tx:
+            S[tx] = A[tx]
+        A[0] = S[0]
+
+    with pytest.raises(UnsupportedError, match=f"'S' is memory in scope '{scope}'.* outside of"):
+        SplitHostDevice()(module(func))
+
+
 def test_decorate_device_scope():
     after = apply(two_kernels(), DecorateDeviceScope())
     assert after.body.attr_key == "device_scope"

@@ -27,6 +27,7 @@ from tilesmith.tir.analysis import undefined_vars
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
+from tilesmith.tir.interpreter.threads import sharing_level
 from tilesmith.tir.queries import buffers
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, LetStmt, Stmt
 
@@ -104,6 +105,8 @@ class _Splitter(Rewriter):
         """Return a call of a new function with the region as its body."""
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
+        for param in params:
+            _refuse_memory_of_threads(param, self.func.span)
         declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
         outside = set(params)
         for buffer in reversed(buffers(body)):
@@ -127,6 +130,18 @@ class _Splitter(Rewriter):
             self.count += 1
             if name not in self.mod:
                 return name
+
+
+def _refuse_memory_of_threads(param: Var, span: Any) -> None:
+    """Raise UnsupportedError for memory on the chip that a kernel would be given."""
+    scope = param.storage_scope if param.dtype.is_handle else "global"
+    if sharing_level(scope):
+        raise UnsupportedError(
+            f"'{param.name}' is memory in scope '{scope}', which is lost when its kernel ends, but "
+            "it is allocated outside of the kernel",
+            span=span,
+            notes=("keep it in global memory, or bind all that use it to the same threads",),
+        )
 
 
 def _scalars_last(var: Var) -> bool:

@@ -7,14 +7,16 @@
 
 Such loops come from procedures (sorts, sums along an axis), inside of whose blocks no schedule can
 bind anything; that their iterations are independent, the author says. Loops that are inside of
-threads or of other parallel loops become serial: a thread has no others to share them with.
+threads or of other parallel loops become serial: a thread has no others to share them with. So do
+loops around a launch of threads: the host launches it once for each iteration.
 """
 
 from __future__ import annotations
 
-from tilesmith.ir import IntImm, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import IntImm, Node, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import any_node
 from tilesmith.target import Target
 from tilesmith.target.gpu_machine import max_threads_per_block
 from tilesmith.tir.expr import IterVar, IterVarType
@@ -51,7 +53,7 @@ class _Binder(Rewriter):
         """Bind a parallel loop."""
         if loop.kind is not ForKind.PARALLEL:
             return self.children(loop)
-        if self.is_inside:
+        if self.is_inside or any_node(loop.body, _launches):
             return self.children(loop).with_fields(kind=ForKind.SERIAL)
         threads = self.threads
         if isinstance(loop.extent, IntImm):
@@ -65,6 +67,10 @@ class _Binder(Rewriter):
         body = _over_threads(inner, many, "threadIdx.x", body)
         blocks = ops.floordiv(loop.extent + const(threads - 1, dtype), many)
         return _over_threads(outer, blocks, "blockIdx.x", body)
+
+
+def _launches(node: Node) -> bool:
+    return isinstance(node, AttrStmt) and node.attr_key == "thread_extent"
 
 
 def _over_threads(variable: Var, extent: PrimExpr, tag: str, body: Stmt) -> AttrStmt:
