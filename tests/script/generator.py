@@ -247,6 +247,8 @@ class Generator:
         if self.maybe():
             tag = self.pick(THREADS)
             extent = self.value("int32", 0)
+            if isinstance(extent, tir.IntImm) and extent.value < 0:  # which parsers refuse
+                extent = tir.IntImm("int32", -1 - extent.value)
             iterator = IterVar(ir.Range(0, extent), tir.Var("t", "int32"), 1, tag)
             body = self.body(depth, iterator.var)
             return tir.AttrStmt(iterator, "thread_extent", extent, body)

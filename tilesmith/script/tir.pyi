@@ -235,6 +235,7 @@ from tilesmith.script.tir_frames import ThenFrame as ThenFrame
 from tilesmith.script.tir_frames import WhileFrame as WhileFrame
 from tilesmith.script.tir_frames import emit as emit
 from tilesmith.script.tir_loops import check_thread as check_thread
+from tilesmith.script.tir_loops import check_threads as check_threads
 from tilesmith.script.tir_loops import grid as grid
 from tilesmith.script.tir_loops import parallel as parallel
 from tilesmith.script.tir_loops import serial as serial
