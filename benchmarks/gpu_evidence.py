@@ -1,6 +1,6 @@
 """Runs everything that wants a GPU, what matters most first, and writes one report.
 
-python -m benchmarks.gpu_evidence                # about 12 minutes on one H100
+python -m benchmarks.gpu_evidence                # an estimated 9 minutes on one H100
 python -m benchmarks.gpu_evidence wgmma ladder   # these parts only
 python -m benchmarks.gpu_evidence --minutes 9    # where no longer time can be had: call it again
 python -m benchmarks.gpu_evidence --list         # the parts; needs no device

@@ -1,15 +1,12 @@
 """CUDA graphs of whole models, on a driver that counts calls: one launch replays all kernels."""
 
-import gc
-
 import numpy as np
 import pytest
 
 import tilesmith
-from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.fake_cuda import on_fake_driver
 from tilesmith import relay
 from tilesmith.contrib.cuda_graph import cuda_graph_executor
-from tilesmith.runtime.cuda import driver
 from tilesmith.support.errors import ExecutionError, TypeMismatchError, UnsupportedError
 from tilesmith.testing import requires_c_compiler
 
@@ -19,14 +16,8 @@ X = np.ones((4, 12), "float32")
 
 @pytest.fixture
 def fake(monkeypatch):
-    made = FakeDriver()
-    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    gc.collect()
-    driver.unload()
-    made.reset()
-    yield made
-    gc.collect()
-    driver.unload()
+    with on_fake_driver(monkeypatch) as made:
+        yield made
 
 
 def _library(target):

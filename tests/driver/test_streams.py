@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesmith
-from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.fake_cuda import on_fake_driver
 from tilesmith import relax
 from tilesmith.driver.graph_steps import Step
 from tilesmith.driver.graph_streams import plan_streams
@@ -19,7 +19,6 @@ from tilesmith.ir.queries import called_name
 from tilesmith.ir.transform import PassContext
 from tilesmith.relax import op
 from tilesmith.runtime import cuda
-from tilesmith.runtime.cuda import driver
 from tilesmith.runtime.ffi import current_stream
 from tilesmith.support.errors import ConfigError, DeviceError, UnsupportedError
 from tilesmith.testing import requires_c_compiler
@@ -298,14 +297,8 @@ def test_refusals():
 
 @pytest.fixture
 def fake(monkeypatch):
-    made = FakeDriver()
-    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    gc.collect()
-    driver.unload()
-    made.reset()
-    yield made
-    gc.collect()
-    driver.unload()
+    with on_fake_driver(monkeypatch) as made:
+        yield made
 
 
 def shown(lines):

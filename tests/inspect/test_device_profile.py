@@ -1,6 +1,5 @@
 """Models on devices are measured kernel by kernel: on PoCL, and on a CUDA driver of our own."""
 
-import gc
 import json
 
 import numpy as np
@@ -8,11 +7,10 @@ import pytest
 
 import tilesmith
 from tests.gpu.models import MODELS, there
-from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.fake_cuda import on_fake_driver
 from tilesmith import relax, relay
 from tilesmith.contrib.debugger import debug_executor
 from tilesmith.relax import op
-from tilesmith.runtime.cuda import driver
 from tilesmith.runtime.observation import KernelObserver
 from tilesmith.runtime.profiler_vm import VirtualMachineProfiler
 from tilesmith.runtime.registry import register_func
@@ -218,14 +216,8 @@ def test_the_debug_executor_of_relay(rows):
 
 @pytest.fixture
 def fake(monkeypatch):
-    made = FakeDriver()
-    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    gc.collect()
-    driver.unload()
-    made.reset()
-    yield made
-    gc.collect()
-    driver.unload()
+    with on_fake_driver(monkeypatch) as made:
+        yield made
 
 
 @requires_c_compiler

@@ -1,11 +1,15 @@
 """Builds and loads the fake CUDA driver of `fake_cuda.c`, on which tests run without a GPU."""
 
 import ctypes
+import gc
 import hashlib
 import os
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+
+from tilesmith.runtime.cuda import driver
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -71,3 +75,18 @@ class FakeDriver:
     def take_order(self):
         """Return what streams were given since the beginning: launches, marks and waits."""
         return self.library.fake_order().decode().split("\n")[:-1]
+
+
+@contextmanager
+def on_fake_driver(monkeypatch):
+    """Let CUDA's runtime load the fake driver, and forget it afterwards; what earlier tests have
+    left goes first.
+    """
+    made = FakeDriver()
+    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
+    gc.collect()
+    driver.unload()
+    made.reset()
+    yield made
+    gc.collect()
+    driver.unload()

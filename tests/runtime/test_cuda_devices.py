@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.fake_cuda import on_fake_driver
 from tilesmith.runtime.cuda import driver, memory, ranges, streams
 from tilesmith.runtime.device_memory import tensor_over
 from tilesmith.runtime.devices import DEVICE_APIS
@@ -41,12 +41,8 @@ pytestmark = requires_c_compiler.marks()
 @pytest.fixture
 def fake(monkeypatch):
     """The driver of two GPUs, of which the second has no pools of memory."""
-    made = FakeDriver()
-    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    driver.unload()
-    made.reset()
-    yield made
-    driver.unload()
+    with on_fake_driver(monkeypatch) as made:
+        yield made
 
 
 def values(shape, dtype):

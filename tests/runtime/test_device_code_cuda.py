@@ -8,9 +8,8 @@ import pytest
 import tilesmith
 from tests.codegen.gpu_tensor_copies_script import CASES, arrays_of, copy_of
 from tests.gpu.programs import PROGRAMS, build_smallest
-from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.fake_cuda import on_fake_driver
 from tilesmith.runtime import cuda
-from tilesmith.runtime.cuda import driver
 from tilesmith.runtime.device_code import launch_count
 from tilesmith.script import tir as T
 from tilesmith.support.errors import (
@@ -28,14 +27,8 @@ pytestmark = requires_c_compiler.marks()
 
 @pytest.fixture
 def fake(monkeypatch):
-    made = FakeDriver()
-    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    gc.collect()
-    driver.unload()
-    made.reset()
-    yield made
-    gc.collect()
-    driver.unload()
+    with on_fake_driver(monkeypatch) as made:
+        yield made
 
 
 def launches(fake):

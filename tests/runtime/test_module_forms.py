@@ -1,6 +1,7 @@
 """Static libraries, functions of the process, properties, names of the runtime."""
 
 import ctypes
+import struct
 import subprocess
 from shutil import which
 
@@ -49,6 +50,17 @@ def test_files_that_are_cut_off(module, suffix, part, tmp_path):
     with pytest.raises(ArtifactError, match=f"library.{suffix}'") as caught:
         load_module(str(path))
     assert part < 0.1 or "is cut off" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 3, 55])
+def test_a_library_with_segments_of_a_wrong_size_is_refused(module, size, tmp_path):
+    path = tmp_path / "library.so"
+    module.export_library(path)
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<H", content, 0x36, size)
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="library.so"):
+        load_module(str(path))
 
 
 @pytest.mark.parametrize("contents", [[b"abc", b"defg"], [b"x"], []])

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +42,7 @@ from tilesmith.runtime.timing import clock_of
 from tilesmith.support.errors import ConfigError, TilesmithError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
-from tilesmith.target.gpu_machine import GPU_MACHINES, GPUMachine, gpu_machine
+from tilesmith.target.gpu_machine import GPUMachine, gpu_machine
 
 __all__ = ["KernelProfile", "profile"]
 
@@ -323,12 +322,11 @@ def _board(device: Device) -> GPUMachine | None:
     """Return the figures of an NVIDIA GPU: of the board whose name it has, else of one of its
     architecture.
     """
-    words = re.split(r"[^A-Z0-9]+", str(device.device_name or "").upper())
-    named = next((one for name, one in GPU_MACHINES.items() if name in words), None)
-    if named is not None:
-        return named
+    arch = f"sm_{str(device.compute_version).replace('.', '')}"
     try:
-        return gpu_machine(Target(f"cuda -arch=sm_{str(device.compute_version).replace('.', '')}"))
+        return gpu_machine(
+            Target({"kind": "cuda", "arch": arch, "model": str(device.device_name or "")})
+        )
     except TilesmithError as error:  # older than what is known
         record_fallback("measuring", f"the peak of {device}", error)
         return None

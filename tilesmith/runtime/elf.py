@@ -15,7 +15,7 @@ Contents = bytes | memoryview | mmap.mmap
 _MAGIC = b"\x7fELF"
 _RELOCATABLE = 1
 _LOADED = 1  # a segment that lies in memory
-_HEADER_SIZE = 64
+_HEADER_SIZE, _SEGMENT_SIZE = 64, 56
 _SYMBOL_TABLE, _DYNAMIC_SYMBOLS = 2, 11
 _COMMON = 0xFFF2
 _SYMBOL_SIZE = 24
@@ -62,6 +62,8 @@ def is_cut_off(content: Contents) -> bool:
     ends = [segments + segment_size * segment_count, sections + section_size * section_count]
     if max(ends) > len(content):
         return True
+    if segment_size < _SEGMENT_SIZE:
+        return False  # no loader takes it
     for index in range(segment_count):
         kind, _, offset, _, _, size = struct.unpack_from(
             "<IIQQQQ", content, segments + index * segment_size

@@ -122,9 +122,9 @@ class CudaAPI(MemoryAPI):
         """
         buffer = self.empty((_FILLED,), DataType("uint8"), device_id, None)
         timer = streams.EventTimer(device_id)
-        for times in (1, 1):  # the first one may wait for what ran before
+        for _ in range(2):  # the first one may wait for what ran before
             timer.start()
-            memory.fill(device_id, buffer.data_ptr(), _FILLED, times)
+            memory.fill(device_id, buffer.data_ptr(), _FILLED, 1)
             once = timer.stop()
         for _ in range(min(math.ceil(seconds / max(once, _SHORTEST)), _MOST_FILLS)):
             memory.fill(device_id, buffer.data_ptr(), _FILLED, 1)

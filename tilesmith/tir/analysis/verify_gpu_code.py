@@ -68,8 +68,6 @@ class GPUViolation:
     text: str
     advice: str
     span: Any = None
-    is_of_launch: bool = False
-    """Whether only a launch shows if the kernel fits: its size is a parameter of the program."""
 
 
 class _Checker(Visitor):

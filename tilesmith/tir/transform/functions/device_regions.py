@@ -133,7 +133,9 @@ class _Splitter(Rewriter):
 
 
 def _refuse_memory_of_threads(param: Var, span: Any) -> None:
-    """Raise UnsupportedError for memory on the chip that a kernel would be given."""
+    """Raise UnsupportedError for memory on the chip that a kernel would be given. After
+    VerifyKernelMemory has looked, parallel loops have become kernels, too.
+    """
     scope = param.storage_scope if param.dtype.is_handle else "global"
     if sharing_level(scope):
         raise UnsupportedError(
